@@ -1,0 +1,34 @@
+"""InfoShot: label many samples from a handful of examples."""
+
+from typing import TYPE_CHECKING, Any
+
+from infoshot.solvers import Prototype, TimAdm, TimGd, solve
+from infoshot.types import FeatureTable, Solution, Status, TaskBatch, Trace
+
+if TYPE_CHECKING:
+    from infoshot.estimator import TIMClassifier
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FeatureTable",
+    "Prototype",
+    "Solution",
+    "Status",
+    "TIMClassifier",
+    "TaskBatch",
+    "TimAdm",
+    "TimGd",
+    "Trace",
+    "__version__",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - the class itself
+    """Load the estimator, and with it scikit-learn, only when it is asked for."""
+    if name == "TIMClassifier":
+        from infoshot.estimator import TIMClassifier
+
+        return TIMClassifier
+    raise AttributeError(f"module 'infoshot' has no attribute '{name}'")

@@ -1,0 +1,130 @@
+"""One cell of a benchmark: draw tasks, solve them, score them, in chunks on all cores."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infoshot import checks
+from infoshot.benchmark.results import environment
+from infoshot.data.tasks import TaskSampler, TaskSpec, gather_tasks
+from infoshot.errors import InvalidArgumentError
+from infoshot.features import prepare
+from infoshot.metrics import accuracy, mean_interval
+from infoshot.parallel import chunk_ranges, map_chunks
+from infoshot.solvers import Method, solve, tasks_per_chunk
+from infoshot.types import FeatureTable, ResultRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """How a method is evaluated: what a task is, how many of them, and where they run.
+
+    ``n_threads = None`` takes as many as PyTorch does; the accuracies do not depend on it.
+    """
+
+    spec: TaskSpec
+    n_tasks: int = 10_000
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    n_threads: int | None = None
+
+
+def run_cell(
+    table: FeatureTable,
+    method: Method,
+    protocol: Protocol,
+    *,
+    features_name: str = "",
+    features_digest: str = "",
+    on_progress: Callable[[int], None] = lambda n_done: None,
+) -> ResultRow:
+    """Accuracy of one method on one kind of task.
+
+    Parameters
+    ----------
+    table
+        Features as they are; what the method wants done to them first is done here.
+    method, protocol
+        What to run, and how.
+    features_name, features_digest
+        What the row says about the features.
+    on_progress
+        Called with the number of tasks that were finished since the last call.
+    """
+    prepared, sampler = _prepare(table, method, protocol)
+    start = _synchronised_clock(protocol.device)
+    scores = []
+    for chunk_scores in _score_chunks(prepared, sampler, method, protocol):
+        scores.append(chunk_scores)
+        on_progress(len(chunk_scores))
+    seconds = _synchronised_clock(protocol.device) - start
+    mean, half_width = mean_interval(torch.cat(scores))
+    spec = protocol.spec
+    return ResultRow(
+        method=method.name,
+        ways=spec.n_way,
+        shots=spec.n_shot,
+        queries=spec.n_query,
+        tasks=protocol.n_tasks,
+        seed=spec.seed,
+        regime="balanced",
+        mean=100 * mean,
+        ci95=100 * half_width,
+        seconds=seconds,
+        per_task_ms=1000 * seconds / protocol.n_tasks,
+        device=protocol.device,
+        dtype=str(protocol.dtype).removeprefix("torch."),
+        features=features_name,
+        features_digest=features_digest,
+        settings=_settings(method),
+        environment=environment(protocol.device),
+    )
+
+
+def _prepare(
+    table: FeatureTable, method: Method, protocol: Protocol
+) -> tuple[FeatureTable, TaskSampler]:
+    """Check everything that can be checked before any work, and move the features in place."""
+    checks.at_least("n_tasks", protocol.n_tasks, 1)
+    method.solver.validate()
+    if protocol.device.startswith("cuda") and not torch.cuda.is_available():
+        raise InvalidArgumentError(f"device '{protocol.device}' is not available here; use 'cpu'.")
+    sampler = TaskSampler(table, protocol.spec)
+    features = prepare(table, method.preparation).to(protocol.device, protocol.dtype)
+    prepared = dataclasses.replace(
+        table, features=features, labels=table.labels.to(protocol.device)
+    )
+    return prepared, TaskSampler(prepared, sampler.spec)
+
+
+def _score_chunks(
+    table: FeatureTable, sampler: TaskSampler, method: Method, protocol: Protocol
+) -> Iterator[Tensor]:
+    """Accuracies per task, chunk after chunk."""
+    one_task, _ = gather_tasks(table, sampler, range(1))
+    chunk_size = tasks_per_chunk(method.solver, one_task)
+    n_threads = protocol.n_threads
+    if n_threads is None:
+        n_threads = torch.get_num_threads() if protocol.device == "cpu" else 1
+
+    def score(chunk: range) -> Tensor:
+        tasks, query_labels = gather_tasks(table, sampler, chunk)
+        solution = solve(method.solver, tasks, n_threads=1, chunk_size=len(chunk), validate=False)
+        return accuracy(solution.probabilities, query_labels).cpu()
+
+    return map_chunks(score, chunk_ranges(protocol.n_tasks, chunk_size), n_threads)
+
+
+def _synchronised_clock(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _settings(method: Method) -> dict[str, Any]:
+    return {"preparation": method.preparation, **dataclasses.asdict(method.solver)}  # type: ignore[call-overload]

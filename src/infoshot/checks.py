@@ -1,0 +1,172 @@
+"""Checks at the public boundaries, with one form of message: what, what is required, what came."""
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infoshot.errors import InvalidArgumentError, ShapeError
+from infoshot.types import TaskBatch
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Sentence for a name nobody knows, with the nearest one that exists.
+
+    Examples
+    --------
+    >>> unknown_name("method", "tim-adn", ["prototype", "tim-adm"])
+    "Unknown method 'tim-adn'. Did you mean 'tim-adm'? Known: prototype, tim-adm."
+    """
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(known)}."
+
+
+def positive(name: str, value: object) -> None:
+    """Require a finite number above zero."""
+    if not (_is_number(value) and value > 0):
+        raise InvalidArgumentError(f"{name} must be a finite number above 0; got {value!r}.")
+
+
+def not_negative(name: str, value: object) -> None:
+    """Require a finite number of at least zero."""
+    if not (_is_number(value) and value >= 0):
+        raise InvalidArgumentError(f"{name} must be a finite number of at least 0; got {value!r}.")
+
+
+def positive_or_none(name: str, value: object) -> None:
+    """Require a finite number above zero, or ``None``."""
+    if value is not None:
+        positive(name, value)
+
+
+def at_least(name: str, value: object, least: int) -> None:
+    """Require a whole number of at least ``least``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise InvalidArgumentError(
+            f"{name} must be a whole number of at least {least}; got {value!r}."
+        )
+
+
+def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Require one of a closed set of values."""
+    if value not in allowed:
+        listed = ", ".join(repr(item) for item in allowed)
+        raise InvalidArgumentError(f"{name} must be one of {listed}; got {value!r}.")
+
+
+def prior(name: str, value: Any, n_way: int) -> None:  # noqa: ANN401 - any array-like may come
+    """Require one non-negative weight per class, at least one of them above zero."""
+    weights = np.asarray(value)
+    if weights.dtype.kind not in "fiu":
+        raise InvalidArgumentError(f"{name} must hold numbers; got {value!r}.")
+    if weights.shape != (n_way,):
+        raise ShapeError(
+            f"{name} must hold one weight for each of the {n_way} classes; "
+            f"got shape {weights.shape}."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise InvalidArgumentError(f"{name} must hold finite weights of at least 0; got {value!r}.")
+    if not weights.any():
+        raise InvalidArgumentError(f"{name} must give some class a weight above 0; got zeros only.")
+
+
+def numeric_tensor(name: str, value: Any) -> Tensor:  # noqa: ANN401 - any array-like may come
+    """Tensor of anything array-like that holds real numbers; arrays are shared where possible."""
+    if isinstance(value, Tensor):
+        if value.is_complex():
+            raise InvalidArgumentError(f"{name} must hold real numbers; got {value.dtype}.")
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{name} must be a regular array; got nested lists of {error}.") from error
+    if array.dtype.kind not in "fiub":
+        raise InvalidArgumentError(f"{name} must hold real numbers; got an array of {array.dtype}.")
+    native = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
+    array = np.ascontiguousarray(array, dtype=native)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def checked_tasks(tasks: TaskBatch) -> TaskBatch:
+    """Batch of tasks as tensors on one device and dtype, or one sentence about what is wrong."""
+    at_least("n_way", tasks.n_way, 2)
+    z_sup, z_qry = _floating("z_sup", tasks.z_sup), _floating("z_qry", tasks.z_qry)
+    y_sup = numeric_tensor("y_sup", tasks.y_sup)
+    _check_shapes(z_sup, y_sup, z_qry)
+    if z_sup.dtype != z_qry.dtype or z_sup.device != z_qry.device:
+        raise InvalidArgumentError(
+            f"z_qry must have the dtype and device of z_sup ({z_sup.dtype} on {z_sup.device}); "
+            f"got {z_qry.dtype} on {z_qry.device}."
+        )
+    for name, features in (("z_sup", z_sup), ("z_qry", z_qry)):
+        check_finite(name, features)
+    y_sup = _checked_labels(y_sup, tasks.n_way).to(z_sup.device)
+    return TaskBatch(z_sup, y_sup, z_qry, int(tasks.n_way))
+
+
+def check_finite(name: str, features: Tensor) -> None:
+    """Require that no value is NaN or infinite, and name the first place where one is."""
+    # The sum is one fast pass and not finite if any value is not; only then look closer.
+    if features.sum().isfinite():
+        return
+    bad = (~features.isfinite()).nonzero()
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        raise InvalidArgumentError(
+            f"{name} must be finite; got {features[place].item()} at index {place} "
+            f"({len(bad)} such values in all)."
+        )
+
+
+def _floating(name: str, value: object) -> Tensor:
+    tensor = numeric_tensor(name, value)
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
+def _check_shapes(z_sup: Tensor, y_sup: Tensor, z_qry: Tensor) -> None:
+    if z_sup.ndim != 3 or 0 in z_sup.shape:
+        raise ShapeError(
+            f"z_sup must have shape (task, support, dim), none of them 0; got {tuple(z_sup.shape)}."
+        )
+    n_tasks, n_sup, dim = z_sup.shape
+    if y_sup.shape != (n_tasks, n_sup):
+        raise ShapeError(
+            f"y_sup must have shape (task, support) = ({n_tasks}, {n_sup}) like z_sup; "
+            f"got {tuple(y_sup.shape)}."
+        )
+    if z_qry.ndim != 3 or z_qry.shape[0] != n_tasks or z_qry.shape[2] != dim or not z_qry.shape[1]:
+        raise ShapeError(
+            f"z_qry must have shape (task, query, dim) with task={n_tasks} and dim={dim} "
+            f"like z_sup and at least one query; got {tuple(z_qry.shape)}."
+        )
+
+
+def _checked_labels(y_sup: Tensor, n_way: int) -> Tensor:
+    labels = y_sup.long()
+    if y_sup.is_floating_point() and not torch.equal(labels.to(y_sup.dtype), y_sup):
+        raise InvalidArgumentError("y_sup must hold whole numbers; got fractions.")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= n_way:
+        raise InvalidArgumentError(
+            f"y_sup must hold labels from 0 to {n_way - 1} (n_way={n_way}); got {low} to {high}."
+        )
+    present = torch.zeros(len(labels), n_way, dtype=torch.bool, device=labels.device)
+    present.scatter_(1, labels, True)
+    if not present.all():
+        task, label = (~present).nonzero()[0].tolist()
+        raise InvalidArgumentError(
+            f"y_sup must hold at least one sample of every class; "
+            f"task {task} has none of class {label}."
+        )
+    return labels
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,21 @@
+"""The exceptions users meet. Each message is one sentence: what, what is required, what came."""
+
+
+class InfoshotError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class InvalidArgumentError(InfoshotError, ValueError):
+    """An argument has a value that is not allowed."""
+
+
+class ShapeError(InfoshotError, ValueError):
+    """An array has a shape that does not fit the others."""
+
+
+class DataError(InfoshotError):
+    """A file or a data set does not hold what it should."""
+
+
+class NonFiniteWarning(RuntimeWarning):
+    """A solve ended with values that are not finite."""

@@ -1,0 +1,55 @@
+"""What methods want done to features first: unit length, or centred and then unit length."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.types import FeatureTable
+
+
+def unit_length(features: Tensor) -> Tensor:
+    """Scale every row to Euclidean length one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a row is zero, which has no direction.
+
+    Examples
+    --------
+    >>> unit_length(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    # Dividing by the largest entry first keeps the squares of huge and tiny rows in range.
+    largest = features.abs().amax(-1, keepdim=True)
+    if not largest.all():
+        row = int((largest == 0).flatten().nonzero()[0])
+        raise InvalidArgumentError(
+            f"features must not be all zero where they are scaled to unit length; got row {row}."
+        )
+    scaled = features / largest
+    return scaled / torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+
+
+def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2"]) -> Tensor:
+    """Features as a method wants them, at least in float32.
+
+    Raises
+    ------
+    DataError
+        If the base mean is needed and the table has none, or a row has no direction.
+    """
+    features = table.features if table.features.dtype.itemsize >= 4 else table.features.float()
+    if preparation == "centred-l2":
+        if table.base_mean is None:
+            raise DataError(
+                "this method subtracts the mean of the base classes, but the table has no "
+                "base_mean; add it to the feature file or choose another method."
+            )
+        features = features - table.base_mean.to(features)
+    try:
+        return unit_length(features)
+    except InvalidArgumentError as error:
+        raise DataError(str(error)) from error

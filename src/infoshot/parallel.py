@@ -1,0 +1,66 @@
+"""Work on independent chunks with several threads, one core each.
+
+The products of a few-shot task are too small to be split over cores, but the tasks are
+independent: every thread takes whole chunks and PyTorch uses one core in it. PyTorch lets go of
+Python's lock inside its operations, so threads are enough. The chunks do not depend on the number
+of threads, so neither do the results.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
+
+
+def chunk_ranges(n_items: int, chunk_size: int) -> list[range]:
+    """Consecutive ranges of at most ``chunk_size`` that cover ``n_items``.
+
+    Examples
+    --------
+    >>> chunk_ranges(5, 2)
+    [range(0, 2), range(2, 4), range(4, 5)]
+    """
+    return [
+        range(start, min(start + chunk_size, n_items)) for start in range(0, n_items, chunk_size)
+    ]
+
+
+def map_chunks(
+    work: Callable[[Chunk], Result], chunks: Sequence[Chunk], n_threads: int
+) -> Iterator[Result]:
+    """Apply ``work`` to every chunk and yield the results in order.
+
+    With one thread or one chunk the work runs in the calling thread with PyTorch's own threading.
+    """
+    n_threads = min(n_threads, len(chunks))
+    if n_threads <= 1:
+        yield from map(work, chunks)
+        return
+    with _one_core_per_thread(), ThreadPoolExecutor(n_threads) as pool:
+        futures = [pool.submit(_on_one_core, work, chunk) for chunk in chunks]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _on_one_core(work: Callable[[Chunk], Result], chunk: Chunk) -> Result:
+    torch.set_num_threads(1)
+    return work(chunk)
+
+
+@contextmanager
+def _one_core_per_thread() -> Iterator[None]:
+    """Restore the caller's number of threads, part of which PyTorch keeps per process."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,24 @@
+"""Methods that classify queries from a support set, and the loop that runs them."""
+
+from infoshot.solvers.base import Solver, State, solve, tasks_per_chunk
+from infoshot.solvers.baselines.prototype import Prototype
+from infoshot.solvers.registry import METHODS, Method, Preparation, method_by_name
+from infoshot.solvers.tim_adm import TimAdm
+from infoshot.solvers.tim_gd import TimGd
+from infoshot.solvers.trace import StepEvent, StepHook
+
+__all__ = [
+    "METHODS",
+    "Method",
+    "Preparation",
+    "Prototype",
+    "Solver",
+    "State",
+    "StepEvent",
+    "StepHook",
+    "TimAdm",
+    "TimGd",
+    "method_by_name",
+    "solve",
+    "tasks_per_chunk",
+]

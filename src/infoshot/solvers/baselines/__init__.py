@@ -1,0 +1,1 @@
+"""Methods beside TIM, one file each."""

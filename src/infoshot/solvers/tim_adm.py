@@ -1,0 +1,175 @@
+r"""TIM-ADM: alternating closed-form updates of soft assignments and class weights.
+
+Minimises the ADM objective [ADM] of ``docs/math.md`` by alternating, from class means:
+
+- q-step [Q-STEP]: :math:`q_{ik} \propto p_{ik}^{1+\alpha}
+  \left(\pi_k / \sum_j p_{jk}^{1+\alpha}\right)^{\beta/(1+\beta)}`
+- w-step [W-STEP]: :math:`w_k \leftarrow \left(a_k w_k + \sum_i b_{ki} z_i\right) / c_k` with
+  :math:`b_{ki} = \sigma (y_{ik} - p_{ik})` on the support and :math:`q_{ik} - p_{ik}` on queries,
+  :math:`\sigma = \frac{\lambda}{1+\alpha} \frac{|Q|}{|S|}`,
+  :math:`a_k = \sigma \sum_S p_{ik} + \sum_Q p_{ik}`,
+  :math:`c_k = \sigma \sum_S y_{ik} + \sum_Q q_{ik}`
+
+Two forms of the same iteration. *Feature*: the weights w are stored, a step costs 4 N K d
+operations. *Gram*: every w is a combination of the N = \|S\| + \|Q\| samples, so their
+coefficients are stored, scores come from the Gram matrix, and a step costs 2 N N K. The cheaper one
+is taken: Gram up to about N = d, with many steps and classes up to 2 d. Classes are rows
+throughout.
+
+Prefer it to TIM-GD: equal accuracy, some fifty times faster. Reference: [Boudiaf2020]_ in
+``objective.py``, Propositions 1 and 2.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from infoshot.solvers.base import State
+from infoshot.solvers.objective import class_logits, class_means, class_rows
+from infoshot.solvers.tim import TimSolver
+from infoshot.types import TaskBatch
+
+_LOG2_E = math.log2(math.e)
+
+
+@dataclass(eq=False)
+class _AdmState(State):
+    """In the Gram form ``weights`` are coefficients of the samples, else prototypes."""
+
+    gram_form: bool
+    basis: Tensor  # tau times the Gram matrix [task, n, n], or the features [task, n, dim]
+    weights: Tensor  # [task, class, n] or [task, class, dim]
+    y_scaled: Tensor  # sigma * one-hot support labels, [task, class, support]
+    y_count: Tensor  # its sum over the support, [task, class, 1]
+    log_prior: Tensor | None  # [task, class, 1]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TimAdm(TimSolver[_AdmState]):
+    """Transductive information maximization by alternating closed-form updates.
+
+    Parameters beyond those of ``TimSolver``:
+
+    Parameters
+    ----------
+    n_steps
+        Alternations per task.
+    linearized
+        Keep the linearised part of the weight update. ``False`` is the paper's remark in its
+        appendix: a soft k-means step, which loses accuracy.
+    form
+        ``"gram"`` or ``"feature"``, see the module; ``"auto"``: the cheaper one.
+
+    Examples
+    --------
+    >>> from infoshot import TaskBatch, solve
+    >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> z_qry = torch.tensor([[[0.9, 0.1], [0.6, 0.5], [0.1, 0.9], [0.2, 0.8]]])
+    >>> solution = solve(TimAdm(), TaskBatch(z_sup, torch.tensor([[0, 1]]), z_qry, n_way=2))
+    >>> solution.probabilities.argmax(-1)
+    tensor([[0, 0, 1, 1]])
+    """
+
+    n_steps: int = 150
+    linearized: bool = True
+    form: Literal["auto", "gram", "feature"] = "auto"
+
+    def init(self, task: TaskBatch) -> _AdmState:
+        """Start from class means."""
+        basis = torch.cat((task.z_sup, task.z_qry), dim=1)
+        y = class_rows(task.y_sup, task.n_way, basis.dtype)
+        gram_form = self._uses_gram(task)
+        if gram_form:
+            basis = torch.bmm(basis, basis.mT).mul_(self.temperature)
+            weights = basis.new_zeros(len(task), task.n_way, basis.shape[1])
+            weights[:, :, : task.n_sup] = y / y.sum(-1, keepdim=True)
+        else:
+            weights = class_means(task.z_sup, task.y_sup, task.n_way)
+        return _AdmState(
+            posterior=y.new_full((len(task), task.n_way, task.n_qry), math.inf),
+            gram_form=gram_form,
+            basis=basis,
+            weights=weights,
+            y_scaled=y * self._sigma(task),
+            y_count=y.sum(-1, keepdim=True) * self._sigma(task),
+            log_prior=self.log_prior(task),
+        )
+
+    def step(self, task: TaskBatch, state: _AdmState) -> _AdmState:
+        """One q-step and one w-step, both from the posterior of the weights before."""
+        log_p = torch.log_softmax(self._logits(state), dim=1)
+        q = self._update_assignments(log_p[:, :, task.n_sup :], state.log_prior)
+        p = _exp(log_p)
+        p_sup, p_qry = p[:, :, : task.n_sup], p[:, :, task.n_sup :]
+        if self.tolerance is not None:
+            state.posterior = p_qry.clone()
+        # a, b and c of the module's docstring; b takes the place of p.
+        p_sup.mul_(self._sigma(task))
+        a = p.sum(-1, keepdim=True)
+        b = p.neg_() if self.linearized else p.zero_()
+        p_sup.add_(state.y_scaled)
+        p_qry.add_(q)
+        c = q.sum(-1, keepdim=True).add_(state.y_count)
+        moved = b if state.gram_form else b @ state.basis
+        if self.linearized:
+            moved.addcmul_(state.weights, a)
+        state.weights = moved.div_(c)
+        return state
+
+    def log_posterior(self, task: TaskBatch, state: _AdmState) -> Tensor:
+        """Log-probabilities of the queries, shape ``(task, query, class)``."""
+        logits = self._logits(state)[:, :, task.n_sup :]
+        return torch.log_softmax(logits, dim=1).mT
+
+    def prototypes(self, task: TaskBatch, state: _AdmState) -> Tensor:
+        """Class weights, shape ``(task, class, dim)``."""
+        if not state.gram_form:
+            return state.weights
+        of_support, of_queries = state.weights.split((task.n_sup, task.n_qry), dim=-1)
+        return torch.baddbmm(of_support @ task.z_sup, of_queries, task.z_qry)
+
+    def working_set(self, task: TaskBatch) -> int:
+        """Count the Gram matrix or the features, and a few matrices of scores."""
+        n = task.n_sup + task.n_qry
+        return n * (n if self._uses_gram(task) else task.dim) + 4 * n * task.n_way
+
+    def _uses_gram(self, task: TaskBatch) -> bool:
+        """Whether the Gram form is cheaper; its one large product runs at twice the speed."""
+        if self.form != "auto":
+            return self.form == "gram"
+        n, steps = task.n_sup + task.n_qry, self.n_steps * task.n_way
+        return n * n * (task.dim + 2 * steps) < 4 * n * task.dim * steps
+
+    def _sigma(self, task: TaskBatch) -> float:
+        """Weight of a support sample when a query sample weighs one."""
+        weight = self.cross_entropy_weight / (1 + self.conditional_entropy_weight)
+        return weight * task.n_qry / task.n_sup
+
+    def _logits(self, state: _AdmState) -> Tensor:
+        """Scores with classes as rows, ``(task, class, sample)``, see [POSTERIOR]."""
+        if not state.gram_form:
+            return class_logits(state.basis, state.weights, self.temperature)
+        scores = torch.bmm(state.weights, state.basis)
+        norm = torch.linalg.vecdot(state.weights, scores).unsqueeze(-1)
+        return scores.sub_(norm, alpha=0.5)
+
+    def _update_assignments(self, log_p: Tensor, log_prior: Tensor | None) -> Tensor:
+        """Soft labels of the queries, ``(task, class, query)``, see [Q-STEP]."""
+        beta = self.marginal_entropy_weight
+        log_q = log_p * (1 + self.conditional_entropy_weight)
+        if beta > 0:
+            top = log_q.amax(-1, keepdim=True)
+            log_share = _exp(log_q - top).sum(-1, keepdim=True).log_().add_(top)
+            if log_prior is not None:
+                log_share = log_share - log_prior
+            log_q.sub_(log_share, alpha=beta / (1 + beta))
+        return torch.softmax(log_q, dim=1)
+
+
+def _exp(x: Tensor) -> Tensor:
+    """Exponential through base 2: two to twenty times as fast as PyTorch's exp on a CPU."""
+    return torch.exp2(x * _LOG2_E)

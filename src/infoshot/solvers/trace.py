@@ -1,0 +1,73 @@
+"""What can be watched while a solve runs: step events, and the recorder of traces."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from infoshot.solvers.objective import (
+    conditional_entropy,
+    log_posterior,
+    marginal_entropy,
+    support_cross_entropy,
+)
+from infoshot.types import TaskBatch, Trace
+
+if TYPE_CHECKING:
+    from infoshot.solvers.base import Solver, State
+
+
+@dataclass(frozen=True, eq=False)
+class StepEvent:
+    """A step that was just taken, for the tasks that are still running; step 0 is the start.
+
+    ``task_ids`` are their positions in the batch that was given to ``solve``; ``seconds`` is what
+    this step alone took.
+    """
+
+    step: int
+    task_ids: Tensor
+    seconds: float
+    solver: "Solver[Any]"
+    task: TaskBatch
+    state: "State"
+
+    def log_posterior(self) -> Tensor:
+        """Log-probabilities of the queries now, shape ``(running task, query, class)``."""
+        return self.solver.log_posterior(self.task, self.state)
+
+
+StepHook = Callable[[StepEvent], None]
+
+
+class TraceRecorder:
+    """Collects the terms of the objective at every step, per task."""
+
+    def __init__(self, n_tasks: int, n_steps: int) -> None:
+        self._terms = torch.full((4, n_tasks, n_steps + 1), torch.nan, dtype=torch.float64)
+        self._seconds = torch.zeros(n_steps + 1, dtype=torch.float64)
+
+    def __call__(self, event: StepEvent) -> None:
+        """Take down one step."""
+        solver, task = event.solver, event.task
+        w = solver.prototypes(task, event.state)
+        log_p_sup = log_posterior(task.z_sup, w, solver.temperature)
+        log_p_qry = event.log_posterior()
+        terms = (
+            support_cross_entropy(log_p_sup, task.y_sup),
+            marginal_entropy(log_p_qry),
+            conditional_entropy(log_p_qry),
+            solver.loss(task, log_p_sup, log_p_qry),
+        )
+        self._terms[:, event.task_ids, event.step] = torch.stack(terms).to("cpu", torch.float64)
+        self._seconds[event.step] += event.seconds
+
+    def trace(self, n_steps: Tensor) -> Trace:
+        """Everything taken down; a task that stopped after ``n_steps`` keeps its last value."""
+        columns = torch.arange(self._terms.shape[-1])
+        last = torch.minimum(columns, n_steps.cpu().unsqueeze(-1))
+        terms = self._terms.gather(-1, last.expand_as(self._terms))
+        cross, marginal, conditional, loss = terms
+        return Trace(cross, marginal, conditional, loss, seconds=self._seconds.cumsum(0))

@@ -1,0 +1,158 @@
+"""What travels between the rooms: feature tables, batches of tasks, solutions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """Features of many samples, with their labels and where they came from.
+
+    Parameters
+    ----------
+    features
+        Shape ``(sample, dim)``, a floating dtype.
+    labels
+        Shape ``(sample,)``, int64; -1 means unlabelled.
+    base_mean
+        Mean feature of the base classes, shape ``(dim,)``, if known.
+    class_names
+        Name of class ``k`` at position ``k``; empty if unknown.
+    provenance
+        Where the features came from, as text.
+    """
+
+    features: Tensor
+    labels: Tensor
+    base_mean: Tensor | None = None
+    class_names: tuple[str, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def class_name(self, label: int) -> str:
+        """Name of a class for people; its number where there is no name."""
+        return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskBatch:
+    """Many few-shot tasks of one shape. There is no place for query labels, on purpose.
+
+    Parameters
+    ----------
+    z_sup
+        Support features, shape ``(task, support, dim)``.
+    y_sup
+        Support labels from 0 to ``n_way - 1``, shape ``(task, support)``; shots may be unequal.
+    z_qry
+        Query features, shape ``(task, query, dim)``.
+    n_way
+        Number of classes.
+    """
+
+    z_sup: Tensor
+    y_sup: Tensor
+    z_qry: Tensor
+    n_way: int
+
+    def __len__(self) -> int:
+        return self.z_sup.shape[0]
+
+    def __getitem__(self, which: slice | Tensor) -> "TaskBatch":
+        """Some of the tasks, by slice, mask or index tensor."""
+        return TaskBatch(self.z_sup[which], self.y_sup[which], self.z_qry[which], self.n_way)
+
+    @property
+    def n_sup(self) -> int:
+        """Support samples per task."""
+        return self.z_sup.shape[1]
+
+    @property
+    def n_qry(self) -> int:
+        """Query samples per task."""
+        return self.z_qry.shape[1]
+
+    @property
+    def dim(self) -> int:
+        """Width of the features."""
+        return self.z_sup.shape[2]
+
+
+class Status(IntEnum):
+    """How the solve of one task ended."""
+
+    RAN_ALL_STEPS = 0
+    CONVERGED = 1
+    NON_FINITE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What happened step by step; column 0 is the start, before any step.
+
+    Terms have shape ``(task, n_steps + 1)``; a task that stopped early keeps its last value.
+    ``seconds`` has shape ``(n_steps + 1,)``: solving time so far of all tasks together, without
+    what the recording itself costs.
+    """
+
+    cross_entropy: Tensor
+    marginal_entropy: Tensor
+    conditional_entropy: Tensor
+    loss: Tensor
+    seconds: Tensor
+
+    @property
+    def mutual_information(self) -> Tensor:
+        """Mutual information of queries and predictions, alpha = 1, as in the paper's figure."""
+        return self.marginal_entropy - self.conditional_entropy
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a solver found.
+
+    Parameters
+    ----------
+    probabilities
+        Shape ``(task, query, class)``.
+    prototypes
+        The classifier's weights, shape ``(task, class, dim)``.
+    status
+        A :class:`Status` per task, shape ``(task,)``.
+    n_steps
+        Steps taken per task, shape ``(task,)``.
+    trace
+        The course of the solve, if it was asked for.
+    """
+
+    probabilities: Tensor
+    prototypes: Tensor
+    status: Tensor
+    n_steps: Tensor
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """One line of a benchmark: settings, accuracy in percent, time, environment."""
+
+    method: str
+    ways: int
+    shots: int
+    queries: int
+    tasks: int
+    seed: int
+    regime: str
+    mean: float
+    ci95: float
+    seconds: float
+    per_task_ms: float
+    device: str
+    dtype: str
+    features: str
+    features_digest: str
+    settings: Mapping[str, Any]
+    environment: Mapping[str, Any]
