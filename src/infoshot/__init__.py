@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from infoshot.solvers import Prototype, TimAdm, TimGd, solve
 from infoshot.types import FeatureTable, Solution, Status, TaskBatch, Trace
+from infoshot.version import __version__
 
 if TYPE_CHECKING:
     from infoshot.estimator import TIMClassifier
-
-__version__ = "0.1.0"
 
 __all__ = [
     "FeatureTable",

@@ -77,6 +77,17 @@ def prior(name: str, value: Any, n_way: int) -> None:  # noqa: ANN401 - any arra
         raise InvalidArgumentError(f"{name} must give some class a weight above 0; got zeros only.")
 
 
+def few_queries(n_qry: int, n_way: int) -> str | None:
+    """Sentence for a query set too small to have a meaningful class balance, or ``None``."""
+    if n_qry >= 3 * n_way:
+        return None
+    return (
+        f"{n_qry} unlabelled samples for {n_way} classes are fewer than three per class, so the "
+        "assumption that classes are about equally frequent among them means little; "
+        "the method 'prototype' does not need it."
+    )
+
+
 def numeric_tensor(name: str, value: Any) -> Tensor:  # noqa: ANN401 - any array-like may come
     """Tensor of anything array-like that holds real numbers; arrays are shared where possible."""
     if isinstance(value, Tensor):

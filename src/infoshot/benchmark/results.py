@@ -10,12 +10,11 @@ from typing import Any
 import torch
 
 from infoshot.types import ResultRow
+from infoshot.version import __version__
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
     """Versions, processor, cores and load: what a time must be read against."""
-    from infoshot import __version__
-
     record: dict[str, Any] = {
         "infoshot": __version__,
         "python": platform.python_version(),

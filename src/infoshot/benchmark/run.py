@@ -33,6 +33,16 @@ class Protocol:
     dtype: torch.dtype = torch.float32
     n_threads: int | None = None
 
+    def validate(self, table: FeatureTable, method: Method) -> None:
+        """Raise, before any work, if these tasks cannot be drawn or solved."""
+        checks.at_least("n_tasks", self.n_tasks, 1)
+        if self.n_threads is not None:
+            checks.at_least("n_threads", self.n_threads, 1)
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise InvalidArgumentError(f"device '{self.device}' is not available; use 'cpu'.")
+        method.solver.validate()
+        TaskSampler(table, self.spec)
+
 
 def run_cell(
     table: FeatureTable,
@@ -56,7 +66,9 @@ def run_cell(
     on_progress
         Called with the number of tasks that were finished since the last call.
     """
-    prepared, sampler = _prepare(table, method, protocol)
+    protocol.validate(table, method)
+    prepared = _prepared(table, method, protocol)
+    sampler = TaskSampler(prepared, protocol.spec)
     start = _synchronised_clock(protocol.device)
     scores = []
     for chunk_scores in _score_chunks(prepared, sampler, method, protocol):
@@ -86,20 +98,11 @@ def run_cell(
     )
 
 
-def _prepare(
-    table: FeatureTable, method: Method, protocol: Protocol
-) -> tuple[FeatureTable, TaskSampler]:
-    """Check everything that can be checked before any work, and move the features in place."""
-    checks.at_least("n_tasks", protocol.n_tasks, 1)
-    method.solver.validate()
-    if protocol.device.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidArgumentError(f"device '{protocol.device}' is not available here; use 'cpu'.")
-    sampler = TaskSampler(table, protocol.spec)
+def _prepared(table: FeatureTable, method: Method, protocol: Protocol) -> FeatureTable:
+    """Features as the method wants them, where they are needed."""
     features = prepare(table, method.preparation).to(protocol.device, protocol.dtype)
-    prepared = dataclasses.replace(
-        table, features=features, labels=table.labels.to(protocol.device)
-    )
-    return prepared, TaskSampler(prepared, sampler.spec)
+    labels = table.labels.to(protocol.device)
+    return dataclasses.replace(table, features=features, labels=labels)
 
 
 def _score_chunks(

@@ -30,7 +30,7 @@ def unit_length(features: Tensor) -> Tensor:
             f"features must not be all zero where they are scaled to unit length; got row {row}."
         )
     scaled = features / largest
-    return scaled / torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(scaled, dim=-1)
 
 
 def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2"]) -> Tensor:

@@ -25,7 +25,7 @@ from infoshot.types import Solution, Status, TaskBatch
 
 # What a step touches should stay in a core's share of the cache; on a GPU it should fill the chip.
 WORKING_SET_BYTES = {"cpu": 8 * 2**20, "cuda": 2 * 2**30}
-MOST_TASKS_PER_CHUNK = {"cpu": 256, "cuda": 16384}
+MOST_TASKS_PER_CHUNK = {"cpu": 128, "cuda": 16384}
 
 RULES: dict[str, Callable[[str, object], None]] = {
     "n_steps": partial(checks.at_least, least=1),

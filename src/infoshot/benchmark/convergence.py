@@ -1,0 +1,43 @@
+"""Accuracy and mutual information while a solve runs, as in the paper's convergence figure."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from infoshot.data import TaskSpec, sample_tasks
+from infoshot.features import prepare
+from infoshot.metrics import accuracy
+from infoshot.solvers import Method, StepEvent, solve
+from infoshot.types import FeatureTable
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The course of one method over many tasks; column 0 is the start.
+
+    ``seconds`` is solving time per task, batched, shape ``(n_steps + 1,)``; ``accuracy`` and
+    ``mutual_information`` have shape ``(task, n_steps + 1)``.
+    """
+
+    method: str
+    seconds: Tensor
+    accuracy: Tensor
+    mutual_information: Tensor
+
+
+def convergence_curve(
+    table: FeatureTable, method: Method, spec: TaskSpec, *, n_tasks: int = 64
+) -> Curve:
+    """Solve some tasks and take down accuracy and mutual information after every step."""
+    prepared = FeatureTable(prepare(table, method.preparation), table.labels)
+    tasks, query_labels = sample_tasks(prepared, spec, n_tasks)
+    scores = torch.full((n_tasks, method.solver.n_steps + 1), torch.nan, dtype=torch.float64)
+
+    def score(event: StepEvent) -> None:
+        ids = event.task_ids
+        scores[ids, event.step] = accuracy(event.log_posterior(), query_labels[ids])
+
+    trace = solve(method.solver, tasks, record_trace=True, on_step=score).trace
+    assert trace is not None
+    return Curve(method.name, trace.seconds / n_tasks, scores, trace.mutual_information)

@@ -1,0 +1,75 @@
+"""The ``infoshot`` command: registers the commands, and says errors in one sentence."""
+
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from infoshot.cli import bench, demo, methods, solve
+from infoshot.cli.console import complain, stdout
+from infoshot.errors import InfoshotError
+from infoshot.version import __version__
+
+
+class _Group(TyperGroup):
+    """Turns what goes wrong in a command into one sentence on stderr and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's context and result
+        """Run the command; 2 for wrong usage or bad input, 1 for a failure of ours."""
+        if ctx.params.get("debug"):
+            return super().invoke(ctx)
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: complain("Warning", str(message))
+                return super().invoke(ctx)
+        except InfoshotError as error:
+            complain("Error", str(error))
+            raise typer.Exit(2) from error
+        except Exception as error:
+            if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
+                raise  # the parser's own
+            complain("Error", f"{type(error).__name__}: {error} (--debug shows where).")
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Label many samples from a handful of examples (transductive information maximization).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        stdout().print(f"infoshot {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options before any command."""
+
+
+app.command("demo")(demo.demo)
+app.command("bench")(bench.bench)
+app.command("solve")(solve.solve_file)
+app.command("methods")(methods.list_methods)
+
+
+def main() -> None:
+    """Entry point; ``--debug`` may stand anywhere."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    if len(arguments) < len(sys.argv) - 1:
+        arguments.insert(0, "--debug")
+    app(args=arguments, prog_name="infoshot")

@@ -1,0 +1,77 @@
+"""``infoshot solve``: label the unlabelled rows of one feature file."""
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infoshot.atomic import write_atomically
+from infoshot.checks import few_queries
+from infoshot.cli.console import (
+    complain,
+    dtype_by_name,
+    methods_with_settings,
+    print_table,
+    stdout,
+)
+from infoshot.features import read_features
+from infoshot.label import Labelling, label_table
+
+
+def solve_file(
+    features: Annotated[Path, typer.Option(help="Feature file; label -1 marks the unlabelled.")],
+    out: Annotated[Path, typer.Option(help="CSV file for labels and confidences.")],
+    method: Annotated[str, typer.Option(help="See 'infoshot methods'.")] = "tim-adm",
+    json: Annotated[Path | None, typer.Option(help="Write a summary here as JSON.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: temperature=10, class_prior=[0.7,0.3]."),
+    ] = None,
+) -> None:
+    """Label everything unlabelled in one feature file, from the rows that have a label.
+
+    Works on any embedded data: images, text, audio. Example: infoshot solve --features
+    mine.safetensors --out labels.csv
+    """
+    [chosen] = methods_with_settings(method, settings or [])
+    labelling = label_table(
+        read_features(features), chosen, device=device, dtype=dtype_by_name(dtype)
+    )
+    warning = few_queries(len(labelling.rows), len(labelling.classes))
+    if warning and method != "prototype":
+        complain("Warning", warning)
+    write_atomically(out, labelling.to_csv())
+    summary = _summary(labelling, chosen.name)
+    if json:
+        write_atomically(json, json_format.dumps(summary, indent=1) + "\n")
+    _print(summary, out)
+
+
+def _summary(labelling: Labelling, method: str) -> dict[str, object]:
+    """Counts for people and machines."""
+    confidence, label = labelling.probabilities.max(-1)
+    counts = label.bincount(minlength=len(labelling.classes)).tolist()
+    names = [labelling.table.class_name(int(number)) for number in labelling.classes]
+    return {
+        "method": method,
+        "labelled_before": int((labelling.table.labels >= 0).sum()),
+        "labelled_now": len(labelling.rows),
+        "mean_confidence": float(confidence.mean()),
+        "n_steps": int(labelling.solution.n_steps[0]),
+        "classes": dict(zip(names, counts, strict=True)),
+    }
+
+
+def _print(summary: dict[str, object], out: Path) -> None:
+    classes = summary["classes"]
+    assert isinstance(classes, dict)
+    print_table(["class", "rows"], [[name, str(count)] for name, count in classes.items()])
+    stdout().print(
+        f"{summary['labelled_now']} rows labelled from {summary['labelled_before']} with "
+        f"{summary['method']}, mean confidence {summary['mean_confidence']:.3f}: {out}",
+        highlight=False,
+        soft_wrap=True,
+    )

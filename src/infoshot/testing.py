@@ -1,0 +1,201 @@
+"""``check_solver``: the contract every solver keeps, for ours and for anybody's.
+
+>>> from infoshot import Prototype
+>>> check_solver(Prototype())
+"""
+
+import dataclasses
+import inspect
+import json
+import pickle
+import tomllib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infoshot.data import gaussian_tasks
+from infoshot.errors import InvalidArgumentError
+from infoshot.solvers import Solver, solve
+from infoshot.solvers.base import RULES
+from infoshot.types import Solution, TaskBatch
+
+Check = Callable[[Solver[Any]], None]
+
+
+def check_solver(solver: Solver[Any]) -> None:
+    """Run every check on a solver; an ``AssertionError`` says what does not hold."""
+    for check in CHECKS:
+        check(solver)
+
+
+def check_output_follows_input(solver: Solver[Any]) -> None:
+    """Shapes, dtype and device are those of the tasks; rows are distributions."""
+    for dtype, rounding in (
+        (torch.float64, 1e-9),
+        (torch.float32, 1e-5),
+        (torch.float16, 5e-3),
+        (torch.bfloat16, 5e-2),
+    ):
+        tasks = _tasks(dtype=dtype)
+        solution = solve(solver, tasks)
+        p, w = solution.probabilities, solution.prototypes
+        assert p.shape == (len(tasks), tasks.n_qry, tasks.n_way), "probabilities: wrong shape"
+        assert w.shape == (len(tasks), tasks.n_way, tasks.dim), "prototypes: wrong shape"
+        assert p.dtype == w.dtype == dtype, f"the dtype must stay {dtype}"
+        assert p.device == tasks.z_sup.device, "the device must stay"
+        assert solution.status.shape == solution.n_steps.shape == (len(tasks),)
+        assert (p >= 0).all(), "probabilities must not be negative"
+        error = (p.double().sum(-1) - 1).abs().max()
+        assert error < rounding, f"rows must sum to one; off by {error}"
+
+
+def check_inputs_unchanged(solver: Solver[Any]) -> None:
+    """The tasks are bit for bit what they were."""
+    tasks = _tasks()
+    before = [tensor.clone() for tensor in (tasks.z_sup, tasks.y_sup, tasks.z_qry)]
+    solve(solver, tasks)
+    for old, new in zip(before, (tasks.z_sup, tasks.y_sup, tasks.z_qry), strict=True):
+        assert torch.equal(old, new), "the solver wrote into its input"
+
+
+def check_deterministic(solver: Solver[Any]) -> None:
+    """Twice the same result, and the global random state is left alone."""
+    tasks, state = _tasks(), torch.get_rng_state()
+    first, second = solve(solver, tasks), solve(solver, tasks)
+    assert torch.equal(first.probabilities, second.probabilities), "two runs differ"
+    assert torch.equal(state, torch.get_rng_state()), "the global random state was used"
+
+
+def check_batch_is_a_loop(solver: Solver[Any]) -> None:
+    """Tasks do not influence each other, however they are chunked and threaded."""
+    tasks = _tasks()
+    together = solve(solver, tasks)
+    for chunk_size, n_threads in ((1, 1), (2, 2)):
+        apart = solve(solver, tasks, chunk_size=chunk_size, n_threads=n_threads)
+        _close(together, apart, f"chunks of {chunk_size} differ from the whole batch")
+    alone = solve(solver, tasks[1:2])
+    _close_tensors(together.probabilities[1:2], alone.probabilities, "a task alone differs")
+
+
+def check_equivariant(solver: Solver[Any]) -> None:
+    """Shuffled queries shuffle the rows, support order is free, class names permute columns."""
+    tasks = _tasks()
+    p = solve(solver, tasks).probabilities
+    order = torch.randperm(tasks.n_qry, generator=torch.Generator().manual_seed(1))
+    shuffled = dataclasses.replace(tasks, z_qry=tasks.z_qry[:, order])
+    _close_tensors(p[:, order], solve(solver, shuffled).probabilities, "order of queries matters")
+    order = torch.randperm(tasks.n_sup, generator=torch.Generator().manual_seed(2))
+    shuffled = dataclasses.replace(tasks, z_sup=tasks.z_sup[:, order], y_sup=tasks.y_sup[:, order])
+    _close_tensors(p, solve(solver, shuffled).probabilities, "order of support matters")
+    if getattr(solver, "class_prior", None) is None:
+        names = torch.arange(tasks.n_way).roll(1)
+        renamed = dataclasses.replace(tasks, y_sup=names[tasks.y_sup])
+        _close_tensors(
+            p, solve(solver, renamed).probabilities[..., names], "names of classes matter"
+        )
+
+
+def check_never_sees_query_labels(solver: Solver[Any]) -> None:
+    """No way leads from the query labels into a solver."""
+    assert [field.name for field in dataclasses.fields(TaskBatch)] == [
+        "z_sup",
+        "y_sup",
+        "z_qry",
+        "n_way",
+    ], "a task batch must not have room for query labels"
+    for name in ("init", "step", "log_posterior", "prototypes"):
+        extra = set(inspect.signature(getattr(solver, name)).parameters) - {"task", "state"}
+        assert not extra, f"{name} takes more than the task and the state: {extra}"
+
+
+def check_precision_and_extremes(solver: Solver[Any]) -> None:
+    """Float32 agrees with float64; huge norms, duplicates and a high temperature stay finite."""
+    single, double = _tasks(dtype=torch.float32), _tasks(dtype=torch.float64)
+    difference = solve(solver, single).probabilities.double() - solve(solver, double).probabilities
+    assert difference.abs().max() < 1e-3, "float32 differs from float64 by more than 1e-3"
+    huge = dataclasses.replace(single, z_sup=single.z_sup * 1e6, z_qry=single.z_qry * 1e6)
+    same = dataclasses.replace(
+        single, z_sup=torch.ones_like(single.z_sup), z_qry=torch.ones_like(single.z_qry)
+    )
+    one = dataclasses.replace(single, z_qry=single.z_qry[:, :1])
+    sharp = dataclasses.replace(solver, temperature=1000.0)  # type: ignore[type-var]
+    for name, hard_solver, tasks in (
+        ("features of length 1e6", solver, huge),
+        ("identical points", solver, same),
+        ("a single query", solver, one),
+        ("temperature 1000", sharp, single),
+    ):
+        solution = solve(hard_solver, tasks)
+        assert solution.probabilities.isfinite().all(), f"{name}: not finite"
+        assert ((solution.probabilities.sum(-1) - 1).abs() < 1e-4).all(), f"{name}: rows not one"
+
+
+def check_unequal_shots(solver: Solver[Any]) -> None:
+    """Classes may have different numbers of examples; one without any is named."""
+    tasks = _tasks()
+    keep = torch.arange(1, tasks.n_sup)
+    fewer = dataclasses.replace(tasks, z_sup=tasks.z_sup[:, keep], y_sup=tasks.y_sup[:, keep])
+    assert solve(solver, fewer).probabilities.isfinite().all(), "unequal shots fail"
+    missing = dataclasses.replace(tasks, y_sup=tasks.y_sup.clamp(max=tasks.n_way - 2))
+    _raises(lambda: solve(solver, missing), f"none of class {tasks.n_way - 1}")
+
+
+def check_hyperparameters_travel(solver: Solver[Any]) -> None:
+    """``repr``, equality, pickling and TOML keep every hyperparameter."""
+    settings = dataclasses.asdict(solver)  # type: ignore[call-overload]
+    assert all(name in repr(solver) for name in settings), "repr must name every field"
+    assert pickle.loads(pickle.dumps(solver)) == solver, "pickling must keep equality"
+    lines = [f"{name} = {json.dumps(v)}" for name, v in settings.items() if v is not None]
+    rebuilt = dataclasses.asdict(type(solver)(**tomllib.loads("\n".join(lines))))
+    assert json.dumps(rebuilt) == json.dumps(settings), "TOML must keep every value"
+
+
+def check_bad_arguments_are_named(solver: Solver[Any]) -> None:
+    """Every hyperparameter with a wrong value raises and is named in the message."""
+    for field in dataclasses.fields(solver):  # type: ignore[arg-type]
+        if field.name in RULES:
+            for wrong in (-1, "nonsense", float("nan")):
+                changed = dataclasses.replace(solver, **{field.name: wrong})  # type: ignore[type-var]
+                _raises(partial(solve, changed, _tasks()), field.name)
+
+
+CHECKS: tuple[Check, ...] = (
+    check_output_follows_input,
+    check_inputs_unchanged,
+    check_deterministic,
+    check_batch_is_a_loop,
+    check_equivariant,
+    check_never_sees_query_labels,
+    check_precision_and_extremes,
+    check_unequal_shots,
+    check_hyperparameters_travel,
+    check_bad_arguments_are_named,
+)
+
+
+def _tasks(dtype: torch.dtype = torch.float64) -> TaskBatch:
+    return gaussian_tasks(3, n_way=4, n_shot=2, n_query=6, dim=16, seed=3, dtype=dtype)[0]
+
+
+def _close(first: Solution, second: Solution, message: str) -> None:
+    _close_tensors(first.probabilities, second.probabilities, message)
+    _close_tensors(first.prototypes, second.prototypes, message)
+    assert torch.equal(first.n_steps, second.n_steps), message
+
+
+def _close_tensors(first: Tensor, second: Tensor, message: str) -> None:
+    difference = (first - second).abs().max()
+    assert difference < 1e-7, f"{message} (by {difference})"
+
+
+def _raises(action: Callable[[], object], part: str) -> None:
+    try:
+        action()
+    except InvalidArgumentError as error:
+        message = str(error)
+    else:
+        message = "(nothing was raised)"
+    assert part in message, f"the message must contain '{part}': {message}"
