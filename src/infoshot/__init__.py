@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from infoshot.errors import DataError, InfoshotError, InvalidArgumentError, ShapeError
 from infoshot.solvers import Prototype, TimAdm, TimGd, solve
 from infoshot.types import FeatureTable, Solution, Status, TaskBatch, Trace
 from infoshot.version import __version__
@@ -10,8 +11,12 @@ if TYPE_CHECKING:
     from infoshot.estimator import TIMClassifier
 
 __all__ = [
+    "DataError",
     "FeatureTable",
+    "InfoshotError",
+    "InvalidArgumentError",
     "Prototype",
+    "ShapeError",
     "Solution",
     "Status",
     "TIMClassifier",

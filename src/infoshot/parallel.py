@@ -2,8 +2,7 @@
 
 The products of a few-shot task are too small to be split over cores, but the tasks are
 independent: every thread takes whole chunks and PyTorch uses one core in it. PyTorch lets go of
-Python's lock inside its operations, so threads are enough. The chunks do not depend on the number
-of threads, so neither do the results.
+Python's lock inside its operations, so threads are enough.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,13 +34,16 @@ def map_chunks(
 ) -> Iterator[Result]:
     """Apply ``work`` to every chunk and yield the results in order.
 
-    With one thread or one chunk the work runs in the calling thread with PyTorch's own threading.
+    Several chunks run on one core each, ``n_threads`` of them at a time; a single chunk may use
+    ``n_threads`` cores itself. So the results depend on the chunks, not on the number of threads.
     """
-    n_threads = min(n_threads, len(chunks))
-    if n_threads <= 1:
-        yield from map(work, chunks)
+    if len(chunks) == 1 or n_threads == 1:
+        for chunk in chunks:
+            with _torch_threads(n_threads):
+                result = work(chunk)
+            yield result
         return
-    with _one_core_per_thread(), ThreadPoolExecutor(n_threads) as pool:
+    with _torch_threads(1), ThreadPoolExecutor(min(n_threads, len(chunks))) as pool:
         futures = [pool.submit(_on_one_core, work, chunk) for chunk in chunks]
         try:
             for future in futures:
@@ -52,14 +54,15 @@ def map_chunks(
 
 
 def _on_one_core(work: Callable[[Chunk], Result], chunk: Chunk) -> Result:
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # also per thread, not only per process
     return work(chunk)
 
 
 @contextmanager
-def _one_core_per_thread() -> Iterator[None]:
-    """Restore the caller's number of threads, part of which PyTorch keeps per process."""
+def _torch_threads(n_threads: int) -> Iterator[None]:
+    """Let PyTorch use so many cores, and give it back what it had."""
     before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
     try:
         yield
     finally:

@@ -31,7 +31,7 @@ def random_bits(seed: int, stream: int, tasks: Tensor, shape: tuple[int, ...]) -
     -------
     Whole numbers from 0 to 2**32 - 1, int64, shape ``(task, *shape)``.
     """
-    root = _mix(_mix(torch.tensor(seed) * _GOLDEN + _GOLDEN) + stream * _GOLDEN)
+    root = _mix(_mix(torch.tensor(seed) * _GOLDEN + _GOLDEN) + torch.tensor(stream) * _GOLDEN)
     start = _mix(root.to(tasks.device) + tasks * _GOLDEN)
     n_positions = torch.Size(shape).numel()
     positions = torch.arange(1, n_positions + 1, device=tasks.device) * _GOLDEN

@@ -4,7 +4,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,7 +92,7 @@ def run_cell(
         dtype=str(protocol.dtype).removeprefix("torch."),
         features=features_name,
         features_digest=features_digest,
-        settings=_settings(method),
+        settings={"preparation": method.preparation, **method.solver.settings()},
         environment=environment(protocol.device),
     )
 
@@ -127,7 +126,3 @@ def _synchronised_clock(device: str) -> float:
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def _settings(method: Method) -> dict[str, Any]:
-    return {"preparation": method.preparation, **dataclasses.asdict(method.solver)}  # type: ignore[call-overload]

@@ -97,7 +97,7 @@ def methods_with_settings(names: str, settings: Sequence[str]) -> list[Method]:
         affected = [
             method
             for method in chosen
-            if method.name == method_name or (not method_name and hasattr(method.solver, field))
+            if method.name == method_name or (not method_name and field in method.solver.settings())
         ]
         if not affected:
             raise InvalidArgumentError(

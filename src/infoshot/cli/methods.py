@@ -1,6 +1,5 @@
 """``infoshot methods``: what there is to choose from."""
 
-import dataclasses
 import json as json_format
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +25,7 @@ def list_methods(
             "assumes": method.assumes,
             "features": method.preparation,
             "cost": method.cost,
-            "settings": dataclasses.asdict(method.solver),  # type: ignore[call-overload]
+            "settings": method.solver.settings(),
         }
         for method in METHODS.values()
     ]

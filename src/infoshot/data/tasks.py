@@ -32,6 +32,8 @@ class TaskSpec:
         checks.at_least("n_shot", self.n_shot, 1)
         checks.at_least("n_query", self.n_query, 1)
         checks.at_least("seed", self.seed, 0)
+        if self.seed >= 2**63:
+            raise InvalidArgumentError(f"seed must be at most {2**63 - 1}; got {self.seed}.")
 
 
 class TaskSampler:

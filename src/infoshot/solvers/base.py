@@ -109,6 +109,14 @@ class Solver(ABC, Generic[StateT]):
     def working_set(self, task: TaskBatch) -> int:
         """Count the numbers that a step touches per task; decides how many tasks make a chunk."""
 
+    def settings(self) -> dict[str, Any]:
+        """Hyperparameters by name."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def with_settings(self, **changes: Any) -> Self:  # noqa: ANN401 - of any field's type
+        """Return the same solver with some hyperparameters changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
     def validate(self) -> None:
         """Raise ``InvalidArgumentError`` if a hyperparameter has a value that is not allowed."""
         for name, rule in RULES.items():

@@ -31,11 +31,11 @@ class Method:
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Method":
         """Return the method with some hyperparameters changed."""
-        known = [field.name for field in dataclasses.fields(self.solver)]  # type: ignore[arg-type]
+        known = list(self.solver.settings())
         for name in settings:
             if name not in known:
                 raise InvalidArgumentError(unknown_name(f"setting of {self.name}", name, known))
-        solver = dataclasses.replace(self.solver, **settings)  # type: ignore[type-var]
+        solver = self.solver.with_settings(**settings)
         solver.validate()
         return dataclasses.replace(self, solver=solver)
 

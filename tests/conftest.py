@@ -1,0 +1,32 @@
+import dataclasses
+
+import pytest
+import torch
+
+from infoshot import FeatureTable
+from infoshot.data import TaskSpec, gaussian_tasks, sample_tasks
+from infoshot.features import default_features_path, prepare, read_features
+
+
+@pytest.fixture(scope="session")
+def embedded() -> FeatureTable:
+    """The features that come with the package, as stored."""
+    return read_features(default_features_path())
+
+
+@pytest.fixture(scope="session")
+def real_table(embedded) -> FeatureTable:
+    """The same, at unit length, in float64."""
+    return dataclasses.replace(embedded, features=prepare(embedded, "l2").double())
+
+
+@pytest.fixture(scope="session")
+def real_tasks(real_table):
+    """Twelve real 5-way 5-shot tasks in float64, and their query labels."""
+    return sample_tasks(real_table, TaskSpec(n_shot=5), n_tasks=12)
+
+
+@pytest.fixture
+def easy_tasks():
+    """Four well-separated tasks in float64, and their query labels."""
+    return gaussian_tasks(4, n_way=3, n_shot=2, n_query=5, dim=12, seed=5, dtype=torch.float64)

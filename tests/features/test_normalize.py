@@ -1,0 +1,39 @@
+import pytest
+import torch
+
+from infoshot import DataError, FeatureTable, InvalidArgumentError
+from infoshot.features import prepare, unit_length
+
+
+def test_rows_get_length_one_whatever_their_size():
+    directions = torch.tensor([[3.0, 4.0], [1.0, 0.0], [0.0, -2.0]])
+    for scale in (1e-30, 1.0, 1e30):
+        z = unit_length(directions * scale)
+        torch.testing.assert_close(z, torch.tensor([[0.6, 0.8], [1.0, 0.0], [0.0, -1.0]]))
+
+
+def test_zero_row_is_named():
+    with pytest.raises(InvalidArgumentError, match=r"must not be all zero.*got row 1"):
+        unit_length(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+
+
+def test_preparation_follows_the_method():
+    features = torch.tensor([[3.0, 4.0], [2.0, 0.0]], dtype=torch.float16)
+    table = FeatureTable(features, torch.tensor([0, 1]), base_mean=torch.tensor([3.0, 0.0]))
+    assert prepare(table, "l2").dtype == torch.float32
+    torch.testing.assert_close(prepare(table, "l2"), torch.tensor([[0.6, 0.8], [1.0, 0.0]]))
+    torch.testing.assert_close(
+        prepare(table, "centred-l2"), torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+    )
+
+
+def test_missing_base_mean_is_said():
+    table = FeatureTable(torch.rand(2, 3), torch.tensor([0, 1]))
+    with pytest.raises(DataError, match="the table has no base_mean"):
+        prepare(table, "centred-l2")
+
+
+def test_zero_row_of_a_table_is_said():
+    table = FeatureTable(torch.zeros(2, 3), torch.tensor([0, 1]))
+    with pytest.raises(DataError, match="got row 0"):
+        prepare(table, "l2")
