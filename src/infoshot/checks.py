@@ -77,6 +77,14 @@ def prior(name: str, value: Any, n_way: int) -> None:  # noqa: ANN401 - any arra
         raise InvalidArgumentError(f"{name} must give some class a weight above 0; got zeros only.")
 
 
+def device(name: str) -> None:
+    """Require a device that PyTorch can use here."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidArgumentError(f"device '{name}' is not available here; use 'cpu'.") from error
+
+
 def few_queries(n_qry: int, n_way: int) -> str | None:
     """Sentence for a query set too small to have a meaningful class balance, or ``None``."""
     if n_qry >= 3 * n_way:

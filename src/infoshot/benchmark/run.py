@@ -11,7 +11,6 @@ from torch import Tensor
 from infoshot import checks
 from infoshot.benchmark.results import environment
 from infoshot.data.tasks import TaskSampler, TaskSpec, gather_tasks
-from infoshot.errors import InvalidArgumentError
 from infoshot.features import prepare
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.parallel import chunk_ranges, map_chunks
@@ -37,8 +36,7 @@ class Protocol:
         checks.at_least("n_tasks", self.n_tasks, 1)
         if self.n_threads is not None:
             checks.at_least("n_threads", self.n_threads, 1)
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise InvalidArgumentError(f"device '{self.device}' is not available; use 'cpu'.")
+        checks.device(self.device)
         method.solver.validate()
         TaskSampler(table, self.spec)
 

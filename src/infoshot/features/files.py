@@ -22,7 +22,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from infoshot.atomic import write_atomically
-from infoshot.checks import check_finite
+from infoshot.checks import check_finite, numeric_tensor
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.types import FeatureTable
 
@@ -89,13 +89,13 @@ def _read_npz(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     arrays: dict[str, Tensor] = {}
     metadata: dict[str, str] = {}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             for key in file.files:
-                name = _ALIASES.get(key, key)
+                name, array = _ALIASES.get(key, key), file[key]
                 if name == "class_names":
-                    metadata[name] = json.dumps(np.atleast_1d(file[key]).astype(str).tolist())
-                elif file[key].dtype.kind in "fiub":
-                    arrays[name] = torch.from_numpy(np.ascontiguousarray(file[key]))
+                    metadata[name] = json.dumps(np.atleast_1d(array).astype(str).tolist())
+                elif isinstance(array, np.ndarray) and array.dtype.kind in "fiub":
+                    arrays[name] = numeric_tensor(name, array)
     except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
         raise DataError(f"{path}: truncated or damaged ({error}); {_ACCEPTED}.") from error
     return arrays, metadata

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from infoshot import checks
 from infoshot.errors import DataError
 from infoshot.features import prepare
 from infoshot.solvers import Method, solve
@@ -65,6 +66,7 @@ def label_table(
     DataError
         If there is nothing to learn from or nothing to label.
     """
+    checks.device(device)
     unlabelled = table.labels < 0
     rows = unlabelled.nonzero().flatten()
     classes, y_sup = table.labels[~unlabelled].unique(return_inverse=True)

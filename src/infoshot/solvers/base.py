@@ -199,6 +199,7 @@ def tasks_per_chunk(solver: Solver[Any], tasks: TaskBatch) -> int:
     return max(1, min(fitting, MOST_TASKS_PER_CHUNK[device]))
 
 
+@torch.inference_mode()
 def _solve_chunk(
     solver: Solver[StateT], task: TaskBatch, first_id: int, hooks: Sequence[StepHook]
 ) -> Solution:

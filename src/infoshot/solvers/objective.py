@@ -53,8 +53,8 @@ def class_logits(z: Tensor, w: Tensor, tau: float) -> Tensor:
     -------
     Shape ``(task, class, n)``.
     """
-    half_norm = torch.linalg.vecdot(w, w).unsqueeze(-1) / 2
-    return (w @ z.mT).sub_(half_norm).mul_(tau)
+    norm = torch.linalg.vecdot(w, w).unsqueeze(-1)
+    return torch.baddbmm(norm, w, z.mT, beta=-tau / 2, alpha=tau)
 
 
 def log_posterior(z: Tensor, w: Tensor, tau: float) -> Tensor:

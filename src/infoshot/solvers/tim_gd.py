@@ -30,7 +30,6 @@ from infoshot.solvers.objective import (
     class_logits,
     class_means,
     class_rows,
-    log_marginal,
     log_posterior,
 )
 from infoshot.solvers.tim import TimSolver
@@ -130,11 +129,16 @@ class TimGd(TimSolver[_GdState]):
         g_sup, g_qry = g[:, :, : task.n_sup], g[:, :, task.n_sup :]
         if self.tolerance is not None:
             state.posterior = g_qry.clone()
-        log_share = log_marginal(log_p_qry.mT).unsqueeze(-1)
+        # log p_hat without its log |Q|: what is the same for all classes cancels in the next lines.
+        log_share = torch.logsumexp(log_p_qry, dim=-1, keepdim=True)
         if state.log_prior is not None:
-            log_share = log_share - state.log_prior
-        u = log_share * self.marginal_entropy_weight - log_p_qry * self.conditional_entropy_weight
-        u.sub_((g_qry * u).sum(1, keepdim=True))
-        g_qry.mul_(u).mul_(self.temperature / task.n_qry)
+            log_share -= state.log_prior
+        scale = self.temperature / task.n_qry
+        u = torch.sub(
+            log_share.mul_(scale * self.marginal_entropy_weight),
+            log_p_qry,
+            alpha=scale * self.conditional_entropy_weight,
+        )
+        g_qry.mul_(u.sub_((g_qry * u).sum(1, keepdim=True)))
         g_sup.sub_(state.y).mul_(self.temperature * self.cross_entropy_weight / task.n_sup)
-        return (g @ state.z).addcmul_(state.weights, g.sum(-1, keepdim=True), value=-1)
+        return torch.bmm(g, state.z).addcmul_(state.weights, g.sum(-1, keepdim=True), value=-1)

@@ -1,0 +1,147 @@
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from infoshot import DataError, FeatureTable, InvalidArgumentError, TimAdm, solve
+from infoshot.benchmark import Protocol, environment, result_table, rows_to_json, run_cell
+from infoshot.benchmark.convergence import convergence_curve
+from infoshot.data import TaskSpec, sample_tasks
+from infoshot.features import default_features_path, prepare, read_features
+from infoshot.metrics import accuracy, mean_interval
+from infoshot.solvers import METHODS
+
+CONTRACT = (
+    "method ways shots queries tasks seed mean ci95 seconds per_task_ms "
+    "device dtype features regime"
+)
+
+
+def _run(table, name, n_tasks=300, **spec):
+    return run_cell(table, METHODS[name], Protocol(spec=TaskSpec(**spec), n_tasks=n_tasks))
+
+
+def test_row_is_the_mean_over_the_tasks_of_the_seed(embedded):
+    row = _run(embedded, "tim-adm", n_tasks=40, n_shot=5, seed=3)
+    table = FeatureTable(prepare(embedded, "l2"), embedded.labels)
+    tasks, labels = sample_tasks(table, TaskSpec(n_shot=5, seed=3), 40)
+    mean, half = mean_interval(accuracy(solve(TimAdm(), tasks).probabilities, labels))
+    assert row.mean == pytest.approx(100 * mean, abs=0.05)
+    assert row.ci95 == pytest.approx(100 * half, abs=0.05)
+
+
+# Measured on 10,000 tasks with the features as they were before quantisation (results/core.md); the
+# tolerance is four standard errors of 1,000 tasks.
+ANCHORS = {
+    ("prototype", 1): (52.9, 1.3),
+    ("prototype", 5): (74.4, 1.0),
+    ("simpleshot", 1): (56.3, 1.3),
+    ("simpleshot", 5): (73.7, 1.0),
+    ("tim-adm", 1): (67.5, 1.6),
+    ("tim-adm", 5): (79.9, 1.0),
+}
+
+
+@pytest.mark.parametrize(("name", "n_shot"), ANCHORS)
+def test_accuracy_is_what_was_measured(embedded, name, n_shot):
+    expected, tolerance = ANCHORS[name, n_shot]
+    assert _run(embedded, name, n_tasks=1000, n_shot=n_shot).mean == pytest.approx(
+        expected, abs=tolerance
+    )
+
+
+def test_gradient_descent_agrees_with_closed_form(embedded):
+    gd, adm = _run(embedded, "tim-gd", n_tasks=100), _run(embedded, "tim-adm", n_tasks=100)
+    assert gd.mean == pytest.approx(adm.mean, abs=1.5)
+
+
+def test_numbers_do_not_depend_on_threads(embedded):
+    rows = [
+        run_cell(
+            embedded,
+            METHODS["tim-adm"],
+            Protocol(spec=TaskSpec(), n_tasks=300, n_threads=n_threads),
+        )
+        for n_threads in (1, 2)
+    ]
+    assert rows[0].mean == rows[1].mean
+    assert rows[0].ci95 == rows[1].ci95
+
+
+def test_first_tasks_are_the_same_however_many_are_drawn(embedded):
+    progress = []
+    run_cell(
+        embedded,
+        METHODS["prototype"],
+        Protocol(spec=TaskSpec(), n_tasks=500),
+        on_progress=progress.append,
+    )
+    assert sum(progress) == 500
+
+
+def test_rows_keep_the_contract_as_json(embedded):
+    row = _run(embedded, "tim-adm", n_tasks=10)
+    [back] = json.loads(rows_to_json([row]))
+    assert set(CONTRACT.split()) <= set(back)
+    assert back["regime"] == "balanced"
+    assert back["settings"]["n_steps"] == 150
+    assert back["settings"]["preparation"] == "l2"
+    assert back["environment"]["torch"] == torch.__version__
+    assert back["per_task_ms"] == pytest.approx(1000 * back["seconds"] / 10)
+
+
+def test_table_has_a_line_per_method_and_a_column_per_shots(embedded):
+    row = _run(embedded, "prototype", n_tasks=10)
+    rows = [
+        dataclasses.replace(row, method=method, shots=shots, mean=mean, ci95=0.5, per_task_ms=1.5)
+        for method, shots, mean in (("a", 1, 50.0), ("a", 5, 70.0), ("b", 1, 60.0), ("b", 5, 80.0))
+    ]
+    header, cells = result_table(rows)
+    assert header == ["method", "ways", "tasks", "1-shot", "ms/task", "5-shot", "ms/task"]
+    assert cells[1] == ["b", "5", "10", "60.00 ± 0.50", "1.5", "80.00 ± 0.50", "1.5"]
+
+
+def test_environment_says_what_a_time_depends_on():
+    assert {"torch", "python", "processor", "cores", "torch_threads"} <= set(environment())
+
+
+def test_curve_starts_at_prototypes_and_ends_at_the_solution(embedded):
+    spec = TaskSpec(n_shot=5)
+    curve = convergence_curve(embedded, METHODS["tim-adm"], spec, n_tasks=20)
+    start = convergence_curve(embedded, METHODS["prototype"], spec, n_tasks=20)
+    assert curve.accuracy.shape == curve.mutual_information.shape == (20, 151)
+    torch.testing.assert_close(curve.accuracy[:, :1], start.accuracy)
+    assert (curve.mutual_information[:, -1] > curve.mutual_information[:, 0]).all()
+    assert curve.accuracy[:, -1].mean() > curve.accuracy[:, 0].mean()
+    assert (curve.seconds.diff() > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind", "message"),
+    [
+        (Protocol(spec=TaskSpec(), n_tasks=0), InvalidArgumentError, "n_tasks must be a whole"),
+        (Protocol(spec=TaskSpec(n_way=21)), DataError, "n_way must be at most 20"),
+        (Protocol(spec=TaskSpec(n_query=600)), DataError, r"\(it has 600 samples\); got 1 \+ 600"),
+        (Protocol(spec=TaskSpec(), n_threads=0), InvalidArgumentError, "n_threads must be a whole"),
+    ],
+)
+def test_impossible_protocols_are_refused_before_any_work(embedded, protocol, kind, message):
+    with pytest.raises(kind, match=message):
+        run_cell(embedded, METHODS["tim-adm"], protocol)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_missing_gpu_is_said(embedded):
+    with pytest.raises(InvalidArgumentError, match="device 'cuda' is not available"):
+        run_cell(embedded, METHODS["tim-adm"], Protocol(spec=TaskSpec(), device="cuda"))
+
+
+def test_quantised_features_give_the_accuracy_of_their_source(embedded):
+    source = default_features_path().parents[4] / "shared/data/features/mini_test_resnet18.npz"
+    if not source.is_file():
+        pytest.skip("the file the embedded features were made from is not here")
+    original = read_features(source)
+    for name in ("prototype", "tim-adm"):
+        moved = _run(embedded, name, n_tasks=1000).mean - _run(original, name, n_tasks=1000).mean
+        assert abs(moved) < 0.1

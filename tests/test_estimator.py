@@ -1,0 +1,202 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from infoshot import DataError, InvalidArgumentError, TaskBatch, TimAdm, TIMClassifier, solve
+
+EXPECTED_FAILURES = {
+    # Its labels are -1 and 1, and -1 means unlabelled here, as in sklearn.semi_supervised.
+    "check_classifiers_classes": "the check uses -1 as a class",
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scikit-learn's own casts in two checks
+@parametrize_with_checks(
+    [TIMClassifier(), TIMClassifier(method="tim-gd", n_steps=50)],
+    expected_failed_checks=lambda _: EXPECTED_FAILURES,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Five labelled digits of each class, all others unlabelled."""
+    X, truth = load_digits(return_X_y=True)
+    y = np.full(len(truth), -1)
+    for digit in range(10):
+        y[np.flatnonzero(truth == digit)[:5]] = digit
+    return X, y, truth
+
+
+def test_labels_digits_better_than_prototypes(digits):
+    X, y, truth = digits
+    tim = TIMClassifier().fit(X, y)
+    prototype = TIMClassifier().fit(X[y >= 0], y[y >= 0])
+    unlabelled = y == -1
+    transduced = accuracy_score(truth[unlabelled], tim.transduction_[unlabelled])
+    assert transduced > accuracy_score(truth[unlabelled], prototype.predict(X[unlabelled])) + 0.02
+    # The learned weights give new samples what the transduction gave the same samples.
+    np.testing.assert_allclose(
+        tim.predict_proba(X[unlabelled]), tim.label_distributions_[unlabelled], atol=1e-9
+    )
+
+
+def test_is_the_solver_on_normalised_rows(digits):
+    X, y, _ = digits
+    z = torch.from_numpy(X / np.linalg.norm(X, axis=1, keepdims=True))
+    sup, qry = z[y >= 0][None], z[y < 0][None]
+    expected = solve(TimAdm(), TaskBatch(sup, torch.from_numpy(y[y >= 0])[None], qry, 10))
+    fitted = TIMClassifier().fit(X, y)
+    np.testing.assert_allclose(
+        fitted.label_distributions_[y < 0], expected.probabilities[0], atol=1e-9
+    )
+    assert fitted.n_iter_ == 150
+
+
+def test_labelled_rows_keep_their_label(digits):
+    X, y, _ = digits
+    fitted = TIMClassifier().fit(X, y)
+    known = y >= 0
+    assert (fitted.transduction_[known] == y[known]).all()
+    assert (fitted.label_distributions_[known].max(1) == 1).all()
+    np.testing.assert_allclose(fitted.label_distributions_.sum(1), 1)
+
+
+def test_without_unlabelled_rows_it_is_the_nearest_prototype(digits):
+    X, y, _ = digits
+    known = y >= 0
+    z = X / np.linalg.norm(X, axis=1, keepdims=True)
+    means = np.stack([z[known & (y == k)].mean(0) for k in range(10)])
+    nearest = ((z[:, None] - means) ** 2).sum(-1).argmin(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = TIMClassifier().fit(X[known], y[known])
+    assert (fitted.predict(X) == nearest).all()
+    assert fitted.n_iter_ == 0
+    np.testing.assert_allclose(fitted.prototypes_, means)
+
+
+def test_string_labels_take_none_as_unlabelled(digits):
+    X, y, _ = digits
+    names = np.array([f"digit {label}" if label >= 0 else None for label in y], dtype=object)
+    by_name, by_number = TIMClassifier().fit(X, names), TIMClassifier().fit(X, y)
+    assert by_name.classes_.tolist() == [f"digit {k}" for k in range(10)]
+    assert by_name.transduction_.tolist() == [f"digit {k}" for k in by_number.transduction_]
+    assert TIMClassifier().fit(X.tolist(), list(names)).transduction_[0] == "digit 0"
+
+
+def test_class_prior_moves_the_balance(digits):
+    X, y, _ = digits
+    few = np.isin(y, [0, 1]) | (y == -1)
+    uniform = TIMClassifier().fit(X[few], y[few])
+    skewed = TIMClassifier(class_prior=[0.9, 0.1]).fit(X[few], y[few])
+    assert (skewed.transduction_ == 0).sum() > (uniform.transduction_ == 0).sum() + 100
+
+
+def test_few_unlabelled_rows_are_warned_about(digits):
+    X, y, _ = digits
+    known = np.flatnonzero(y >= 0)
+    rows = np.concatenate([known, np.flatnonzero(y < 0)[:29]])
+    with pytest.warns(UserWarning, match=r"29 unlabelled samples for 10 classes are fewer than three per class"):  # fmt: skip
+        TIMClassifier().fit(X[rows], y[rows])
+
+
+def test_running_out_of_steps_is_warned_about(digits):
+    X, y, _ = digits
+    with pytest.warns(ConvergenceWarning, match=r"tim-adm ran all 4 steps without reaching"):
+        fitted = TIMClassifier(n_steps=4, tolerance=1e-9).fit(X, y)
+    assert fitted.n_iter_ == 4
+    assert TIMClassifier(n_steps=500, tolerance=0.05).fit(X, y).n_iter_ < 100
+
+
+def test_zero_rows_stay_zero_with_a_warning(digits):
+    X, y, _ = digits
+    X = X.copy()
+    X[700] = 0
+    with pytest.warns(UserWarning, match=r"1 rows of X are all zero.*first is row 700"):
+        fitted = TIMClassifier().fit(X, y)
+    assert np.isfinite(fitted.label_distributions_).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TIMClassifier(normalize=False).fit(X / 16, y)
+    with pytest.warns(UserWarning, match="all zero"):
+        assert np.isfinite(fitted.predict_proba(np.zeros((1, 64)))).all()
+
+
+@pytest.mark.parametrize("kind", ["numbers", "strings"])
+def test_saved_and_loaded_it_says_the_same(digits, kind, tmp_path):
+    X, y, _ = digits
+    if kind == "strings":
+        y = np.array([str(label) if label >= 0 else None for label in y], dtype=object)
+    fitted = TIMClassifier(temperature=20.0, class_prior=np.ones(10)).fit(X, y)
+    fitted.save(tmp_path / "clf.safetensors")
+    loaded = TIMClassifier.load(tmp_path / "clf.safetensors")
+    assert loaded.get_params()["temperature"] == 20.0
+    for other in (loaded, pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(other.predict_proba(X), fitted.predict_proba(X))
+        np.testing.assert_array_equal(other.predict(X), fitted.predict(X))
+        np.testing.assert_array_equal(other.transduction_, fitted.transduction_)
+        np.testing.assert_array_equal(other.classes_, fitted.classes_)
+        assert other.n_iter_ == fitted.n_iter_
+        assert other.n_features_in_ == 64
+
+
+def test_loading_something_else_is_refused(tmp_path, embedded):
+    path = tmp_path / "x.safetensors"
+    with pytest.raises(DataError, match="there is no such file"):
+        TIMClassifier.load(path)
+    path.write_bytes(b"not safetensors at all")
+    with pytest.raises(DataError, match="truncated, damaged or of another format"):
+        TIMClassifier.load(path)
+    from infoshot.features import write_features
+
+    write_features(path, embedded)
+    with pytest.raises(DataError, match="does not hold a saved TIMClassifier"):
+        TIMClassifier.load(path)
+
+
+def test_saving_before_fitting_is_refused(tmp_path):
+    with pytest.raises(NotFittedError):
+        TIMClassifier().save(tmp_path / "x")
+
+
+BAD = {
+    "one class": ({}, [0, 0, -1, -1], "at least two classes; got 1 class"),
+    "all unlabelled": ({}, [-1, -1, -1, -1], "at least two classes; got 0 class"),
+    "unknown method": ({"method": "tim"}, [0, 1, -1, -1], "method must be one of 'tim-adm', 'tim-gd'"),
+    "no steps": ({"n_steps": 0}, [0, 1, -1, -1], "n_steps must be a whole number of at least 1"),
+    "negative temperature": ({"temperature": -1.0}, [0, 1, 0, 1], "temperature must be a finite number above 0"),
+    "prior of wrong length": ({"class_prior": [1, 1, 1]}, [0, 1, -1, -1], "class_prior must hold one weight for each of the 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.filterwarnings("ignore:2 unlabelled samples")
+def test_bad_arguments_get_one_clear_sentence(case):
+    settings, y, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        TIMClassifier(**settings).fit(np.eye(4), y)
+
+
+def test_works_inside_scikit_learn(digits):
+    X, y, _ = digits
+    known = y >= 0
+    search = GridSearchCV(TIMClassifier(), {"temperature": [5.0, 15.0]}, cv=2)
+    search.fit(X[known], y[known])
+    assert search.best_score_ > 0.5
+    assert clone(TIMClassifier(temperature=3.0)).temperature == 3.0
+
+
+def test_error_is_also_a_value_error():
+    with pytest.raises(InvalidArgumentError, match="requires y to be passed"):
+        TIMClassifier().fit(np.eye(3), None)

@@ -1,0 +1,65 @@
+"""The house rules that a machine can check."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import infoshot
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def _lines(path):
+    return len(path.read_text().splitlines())
+
+
+def test_files_stay_readable():
+    limits = {"__init__.py": 40}
+    for path in SOURCES:
+        limit = limits.get(path.name, 250 if path.parent.name in ("solvers", "baselines") else 400)
+        if path.parent.name == "cli":
+            limit = 130
+        if path.name == "base.py":
+            limit = 400
+        assert _lines(path) <= limit, f"{path} has {_lines(path)} lines, more than {limit}"
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert _lines(path) <= 400, f"{path} has {_lines(path)} lines"
+    assert _lines(ROOT / "ARCHITECTURE.md") <= 120
+
+
+def test_functions_stay_short():
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                docstring = ast.get_docstring(node, clean=False) or ""
+                length = node.end_lineno - node.body[0].lineno + 1 - docstring.count("\n")
+                assert length <= 50, f"{path}:{node.lineno} {node.name} has {length} lines"
+
+
+def test_nothing_is_called_utils():
+    banned = {"utils.py", "helpers.py", "misc.py", "common.py"}
+    assert not [path for path in SOURCES if path.name in banned]
+
+
+def test_public_names_are_these():
+    assert sorted(infoshot.__all__) == [
+        "DataError", "FeatureTable", "InfoshotError", "InvalidArgumentError", "Prototype",
+        "ShapeError", "Solution", "Status", "TIMClassifier", "TaskBatch", "TimAdm", "TimGd",
+        "Trace", "__version__", "solve",
+    ]  # fmt: skip
+    assert all(hasattr(infoshot, name) for name in infoshot.__all__)
+
+
+def test_import_is_light():
+    # The estimator, the command line and plots bring their packages when they are used.
+    code = (
+        "import sys, infoshot, infoshot.testing, infoshot.features, infoshot.data\n"
+        "heavy = {'sklearn', 'typer', 'rich', 'matplotlib', 'pandas'} & set(sys.modules)\n"
+        "sys.exit(f'imported too early: {heavy}' if heavy else 0)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
