@@ -1,4 +1,4 @@
-"""Ratios within one run, one thread. Run with ``make perf``; nothing here is a gate of the tests."""
+"""Ratios within one run, one thread: ``make perf``. Nothing here is a gate of the tests."""
 
 import pytest
 import torch

@@ -1,0 +1,41 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check perf slow clean
+
+demo: .venv/.run  ## the main job on data inside the package, about a minute
+	$(BIN)/infoshot demo
+
+test: .venv/.dev  ## the tests
+	$(BIN)/python -m pytest
+
+check: .venv/.dev  ## everything that must hold before a change lands: what CI runs
+	scripts/check.sh
+
+perf: .venv/.perf  ## speed as ratios; make perf OUT=results/perf.json keeps them
+	$(BIN)/python -m pytest perf -o addopts="" --benchmark-disable-gc --benchmark-columns=min,mean $(if $(OUT),--out $(OUT))
+	$(BIN)/python -m perf.ten_thousand_tasks
+
+slow: .venv/.dev  ## proofs that take minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis infoshot-demo
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.run: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing InfoShot into .venv (once) ..."
+	$(PIP) -e .
+	@touch $@
+
+.venv/.dev: .venv/.run
+	@echo "Installing what the tests need into .venv (once) ..."
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+.venv/.perf: .venv/.dev
+	$(PIP) --no-deps easyfsl==1.5.0
+	@touch $@

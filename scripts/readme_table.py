@@ -1,0 +1,29 @@
+"""Put the table of results/core.json into README.md; a test fails while they differ.
+
+python scripts/readme_table.py
+"""
+
+import json
+import re
+from pathlib import Path
+
+from infoshot.benchmark import result_table
+from infoshot.types import ResultRow
+
+ROOT = Path(__file__).parents[1]
+MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(readme: str) -> str:
+    """The text with every marked table made anew from its rows."""
+    return MARKED.sub(lambda match: match[1] + _table(ROOT / match[2]) + match[3], readme)
+
+
+def _table(path: Path) -> str:
+    header, cells = result_table([ResultRow(**row) for row in json.loads(path.read_text())])
+    lines = [header, ["---"] * len(header), *cells]
+    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    (ROOT / "README.md").write_text(filled((ROOT / "README.md").read_text()))
