@@ -8,6 +8,12 @@ from infoshot.data import TaskSpec, gaussian_tasks, sample_tasks
 from infoshot.features import default_features_path, prepare, read_features
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_core():
+    """PyTorch's threads wait for each other in every small product, very long on a busy machine."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def embedded() -> FeatureTable:
     """The features that come with the package, as stored."""

@@ -37,8 +37,9 @@ def mean_interval(values: Tensor) -> tuple[float, float]:
     Examples
     --------
     >>> import torch
-    >>> mean_interval(torch.tensor([0.5, 0.7, 0.6, 0.6]))
-    (0.6, 0.08...)
+    >>> mean, half_width = mean_interval(torch.tensor([0.5, 0.7, 0.6, 0.6]))
+    >>> f"{mean:.2f} ± {half_width:.2f}"
+    '0.60 ± 0.08'
     """
     values = values.double()
     mean = float(values.mean())

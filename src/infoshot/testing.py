@@ -22,16 +22,16 @@ from infoshot.solvers import Solver, solve
 from infoshot.solvers.base import RULES
 from infoshot.types import Solution, TaskBatch
 
-Check = Callable[[Solver[Any]], None]
+Check = Callable[[Solver[Any], str], None]
 
 
-def check_solver(solver: Solver[Any]) -> None:
+def check_solver(solver: Solver[Any], device: str = "cpu") -> None:
     """Run every check on a solver; an ``AssertionError`` says what does not hold."""
     for check in CHECKS:
-        check(solver)
+        check(solver, device)
 
 
-def check_output_follows_input(solver: Solver[Any]) -> None:
+def check_output_follows_input(solver: Solver[Any], device: str = "cpu") -> None:
     """Shapes, dtype and device are those of the tasks; rows are distributions."""
     for dtype, rounding in (
         (torch.float64, 1e-9),
@@ -39,7 +39,7 @@ def check_output_follows_input(solver: Solver[Any]) -> None:
         (torch.float16, 5e-3),
         (torch.bfloat16, 5e-2),
     ):
-        tasks = _tasks(dtype=dtype)
+        tasks = _tasks(device, dtype)
         solution = solve(solver, tasks)
         p, w = solution.probabilities, solution.prototypes
         assert p.shape == (len(tasks), tasks.n_qry, tasks.n_way), "probabilities: wrong shape"
@@ -52,26 +52,26 @@ def check_output_follows_input(solver: Solver[Any]) -> None:
         assert error < rounding, f"rows must sum to one; off by {error}"
 
 
-def check_inputs_unchanged(solver: Solver[Any]) -> None:
+def check_inputs_unchanged(solver: Solver[Any], device: str = "cpu") -> None:
     """The tasks are bit for bit what they were."""
-    tasks = _tasks()
+    tasks = _tasks(device)
     before = [tensor.clone() for tensor in (tasks.z_sup, tasks.y_sup, tasks.z_qry)]
     solve(solver, tasks)
     for old, new in zip(before, (tasks.z_sup, tasks.y_sup, tasks.z_qry), strict=True):
         assert torch.equal(old, new), "the solver wrote into its input"
 
 
-def check_deterministic(solver: Solver[Any]) -> None:
+def check_deterministic(solver: Solver[Any], device: str = "cpu") -> None:
     """Twice the same result, and the global random state is left alone."""
-    tasks, state = _tasks(), torch.get_rng_state()
+    tasks, state = _tasks(device), torch.get_rng_state()
     first, second = solve(solver, tasks), solve(solver, tasks)
     assert torch.equal(first.probabilities, second.probabilities), "two runs differ"
     assert torch.equal(state, torch.get_rng_state()), "the global random state was used"
 
 
-def check_batch_is_a_loop(solver: Solver[Any]) -> None:
+def check_batch_is_a_loop(solver: Solver[Any], device: str = "cpu") -> None:
     """Tasks do not influence each other, however they are chunked and threaded."""
-    tasks = _tasks()
+    tasks = _tasks(device)
     together = solve(solver, tasks)
     for chunk_size, n_threads in ((1, 1), (2, 2)):
         apart = solve(solver, tasks, chunk_size=chunk_size, n_threads=n_threads)
@@ -80,9 +80,9 @@ def check_batch_is_a_loop(solver: Solver[Any]) -> None:
     _close_tensors(together.probabilities[1:2], alone.probabilities, "a task alone differs")
 
 
-def check_equivariant(solver: Solver[Any]) -> None:
+def check_equivariant(solver: Solver[Any], device: str = "cpu") -> None:
     """Shuffled queries shuffle the rows, support order is free, class names permute columns."""
-    tasks = _tasks()
+    tasks = _tasks(device)
     p = solve(solver, tasks).probabilities
     order = torch.randperm(tasks.n_qry, generator=torch.Generator().manual_seed(1))
     shuffled = dataclasses.replace(tasks, z_qry=tasks.z_qry[:, order])
@@ -91,14 +91,14 @@ def check_equivariant(solver: Solver[Any]) -> None:
     shuffled = dataclasses.replace(tasks, z_sup=tasks.z_sup[:, order], y_sup=tasks.y_sup[:, order])
     _close_tensors(p, solve(solver, shuffled).probabilities, "order of support matters")
     if getattr(solver, "class_prior", None) is None:
-        names = torch.arange(tasks.n_way).roll(1)
+        names = torch.arange(tasks.n_way, device=device).roll(1)
         renamed = dataclasses.replace(tasks, y_sup=names[tasks.y_sup])
         _close_tensors(
             p, solve(solver, renamed).probabilities[..., names], "names of classes matter"
         )
 
 
-def check_never_sees_query_labels(solver: Solver[Any]) -> None:
+def check_never_sees_query_labels(solver: Solver[Any], device: str = "cpu") -> None:
     """No way leads from the query labels into a solver."""
     assert [field.name for field in dataclasses.fields(TaskBatch)] == [
         "z_sup",
@@ -111,9 +111,9 @@ def check_never_sees_query_labels(solver: Solver[Any]) -> None:
         assert not extra, f"{name} takes more than the task and the state: {extra}"
 
 
-def check_precision_and_extremes(solver: Solver[Any]) -> None:
+def check_precision_and_extremes(solver: Solver[Any], device: str = "cpu") -> None:
     """Float32 agrees with float64; huge norms, duplicates and a high temperature stay finite."""
-    single, double = _tasks(dtype=torch.float32), _tasks(dtype=torch.float64)
+    single, double = _tasks(device, torch.float32), _tasks(device)
     difference = solve(solver, single).probabilities.double() - solve(solver, double).probabilities
     assert difference.abs().max() < 1e-3, "float32 differs from float64 by more than 1e-3"
     huge = dataclasses.replace(single, z_sup=single.z_sup * 1e6, z_qry=single.z_qry * 1e6)
@@ -133,9 +133,9 @@ def check_precision_and_extremes(solver: Solver[Any]) -> None:
         assert ((solution.probabilities.sum(-1) - 1).abs() < 1e-4).all(), f"{name}: rows not one"
 
 
-def check_unequal_shots(solver: Solver[Any]) -> None:
+def check_unequal_shots(solver: Solver[Any], device: str = "cpu") -> None:
     """Classes may have different numbers of examples; one without any is named."""
-    tasks = _tasks()
+    tasks = _tasks(device)
     keep = torch.arange(1, tasks.n_sup)
     fewer = dataclasses.replace(tasks, z_sup=tasks.z_sup[:, keep], y_sup=tasks.y_sup[:, keep])
     assert solve(solver, fewer).probabilities.isfinite().all(), "unequal shots fail"
@@ -143,7 +143,7 @@ def check_unequal_shots(solver: Solver[Any]) -> None:
     _raises(lambda: solve(solver, missing), f"none of class {tasks.n_way - 1}")
 
 
-def check_hyperparameters_travel(solver: Solver[Any]) -> None:
+def check_hyperparameters_travel(solver: Solver[Any], device: str = "cpu") -> None:
     """``repr``, equality, pickling and TOML keep every hyperparameter."""
     settings = solver.settings()
     assert all(name in repr(solver) for name in settings), "repr must name every field"
@@ -153,12 +153,12 @@ def check_hyperparameters_travel(solver: Solver[Any]) -> None:
     assert json.dumps(rebuilt) == json.dumps(settings), "TOML must keep every value"
 
 
-def check_bad_arguments_are_named(solver: Solver[Any]) -> None:
+def check_bad_arguments_are_named(solver: Solver[Any], device: str = "cpu") -> None:
     """Every hyperparameter with a wrong value raises and is named in the message."""
     for name in RULES.keys() & solver.settings().keys():
         for wrong in (-1, "nonsense", float("nan")):
             broken = solver.with_settings(**{name: wrong})
-            _raises(partial(solve, broken, _tasks()), name)
+            _raises(partial(solve, broken, _tasks(device)), name)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -175,8 +175,11 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _tasks(dtype: torch.dtype = torch.float64) -> TaskBatch:
-    return gaussian_tasks(3, n_way=4, n_shot=2, n_query=6, dim=16, seed=3, dtype=dtype)[0]
+def _tasks(device: str, dtype: torch.dtype = torch.float64) -> TaskBatch:
+    tasks, _ = gaussian_tasks(3, n_way=4, n_shot=2, n_query=6, dim=16, seed=3, dtype=dtype)
+    return TaskBatch(
+        tasks.z_sup.to(device), tasks.y_sup.to(device), tasks.z_qry.to(device), tasks.n_way
+    )
 
 
 def _close(first: Solution, second: Solution, message: str) -> None:

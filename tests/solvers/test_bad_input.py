@@ -79,6 +79,6 @@ def test_unknown_method_names_the_nearest():
 def test_unknown_setting_names_the_nearest():
     with pytest.raises(
         InvalidArgumentError,
-        match=r"Unknown setting of tim-adm 'temperatur'. Did you mean 'temperature'\?",
+        match=r"Unknown setting of tim-adm 'temperatures'. Did you mean 'temperature'\?",
     ):
-        METHODS["tim-adm"].with_settings({"temperatur": 1.0})
+        METHODS["tim-adm"].with_settings({"temperatures": 1.0})

@@ -149,7 +149,8 @@ def solve(
         Called with a ``StepEvent`` at the start and after every step; its time is not counted.
     n_threads
         Threads that take chunks of tasks, one core each. ``None``: as many as PyTorch uses on a
-        CPU, one on other devices. Traces and hooks use one. The result does not depend on it.
+        CPU, one on other devices. Traces and hooks use one. Results do not depend on it, except
+        for the rounding of a single chunk, which uses the threads inside its products.
     chunk_size
         Tasks solved together. ``None``: as many as keep a step in cache.
     validate

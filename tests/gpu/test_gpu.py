@@ -1,0 +1,49 @@
+"""The same numbers on a GPU; run there with ``-m gpu``."""
+
+import pytest
+import torch
+
+from infoshot import TaskBatch, solve
+from infoshot.benchmark import Protocol, run_cell
+from infoshot.data import TaskSampler, TaskSpec, gaussian_tasks
+from infoshot.features import default_features_path, read_features
+from infoshot.solvers import METHODS
+from infoshot.testing import check_solver
+from infoshot.types import FeatureTable
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_contract_holds_on_the_gpu(name):
+    check_solver(METHODS[name].solver, "cuda")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gpu_equals_cpu(name):
+    tasks, _ = gaussian_tasks(20, dim=64, dtype=torch.float64)
+    there = TaskBatch(tasks.z_sup.cuda(), tasks.y_sup.cuda(), tasks.z_qry.cuda(), tasks.n_way)
+    here, gone = solve(METHODS[name].solver, tasks), solve(METHODS[name].solver, there)
+    torch.testing.assert_close(gone.probabilities.cpu(), here.probabilities, atol=1e-8, rtol=0)
+    torch.testing.assert_close(gone.prototypes.cpu(), here.prototypes, atol=1e-8, rtol=0)
+
+
+def test_gpu_draws_the_same_tasks():
+    labels = torch.arange(20).repeat_interleave(30)
+    tables = [
+        FeatureTable(torch.rand(600, 2, device=device), labels.to(device))
+        for device in ("cpu", "cuda")
+    ]
+    here, there = (TaskSampler(table, TaskSpec(n_shot=5)).draw(range(500)) for table in tables)
+    assert torch.equal(here[0], there[0].cpu())
+    assert torch.equal(here[1], there[1].cpu())
+
+
+@pytest.mark.parametrize("name", ["prototype", "tim-adm"])
+def test_gpu_benchmark_equals_cpu(name):
+    table = read_features(default_features_path())
+    means = [
+        run_cell(table, METHODS[name], Protocol(spec=TaskSpec(), n_tasks=1000, device=device)).mean
+        for device in ("cpu", "cuda")
+    ]
+    assert means[0] == pytest.approx(means[1], abs=0.05)
