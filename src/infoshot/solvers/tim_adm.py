@@ -107,17 +107,16 @@ class TimAdm(TimSolver[_AdmState]):
         p_sup, p_qry = p[:, :, : task.n_sup], p[:, :, task.n_sup :]
         if self.tolerance is not None:
             state.posterior = p_qry.clone()
-        # a, b and c of the module's docstring; b takes the place of p.
+        # a, -b and 1/c of the module's docstring; -b takes the place of p.
         p_sup.mul_(self._sigma(task))
         a = p.sum(-1, keepdim=True)
-        b = p.neg_() if self.linearized else p.zero_()
-        p_sup.add_(state.y_scaled)
-        p_qry.add_(q)
-        c = q.sum(-1, keepdim=True).add_(state.y_count)
-        moved = b if state.gram_form else b @ state.basis
-        if self.linearized:
-            moved.addcmul_(state.weights, a)
-        state.weights = moved.div_(c)
+        if not self.linearized:
+            a, p = a.zero_(), p.zero_()
+        p_sup.sub_(state.y_scaled)
+        p_qry.sub_(q)
+        share = q.sum(-1, keepdim=True).add_(state.y_count).reciprocal_()
+        moved = p if state.gram_form else torch.bmm(p, state.basis)
+        state.weights.mul_(a.mul_(share)).addcmul_(moved, share, value=-1)
         return state
 
     def log_posterior(self, task: TaskBatch, state: _AdmState) -> Tensor:
