@@ -156,6 +156,8 @@ BAD = {
     "setting without value": (["bench", "--set", "n_steps"], "--set must look like temperature=10"),
     "bad value": (["bench", "--set", "n_steps=0"], "TimAdm: n_steps must be a whole number of at least 1; got 0."),
     "unwritable output": (["bench", "--tasks", "2", "--json", "no/such/folder.json"], "no/such/folder.json: cannot be written"),
+    "output is a folder": (["bench", "--json", "."], "cannot be written (Is a directory)"),
+    "two methods for solve": (["solve", "--features", "EMBEDDED", "--out", "l.csv", "--method", "tim-adm,tim-gd"], "--method must be one method; got 'tim-adm,tim-gd'"),
     "nothing unlabelled": (["solve", "--features", "EMBEDDED", "--out", "labels.csv"], "there is nothing to label"),
 }  # fmt: skip
 
@@ -186,7 +188,7 @@ def test_failure_of_ours_is_exit_code_1(monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("infoshot.cli.bench.run_cell", fail)
+    monkeypatch.setattr("infoshot.cli.cells.run_cell", fail)
     result = run("bench", "--tasks", 1)
     assert result.exit_code == 1
     assert result.stderr == "Error: RuntimeError: boom (--debug shows where).\n"

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from infoshot import DataError, FeatureTable
-from infoshot.atomic import write_atomically
+from infoshot.atomic import check_writable, write_atomically
 from infoshot.features import default_features_path, digest, read_features, write_features
 
 FEATURES = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
@@ -155,6 +155,18 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, "new")
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_check_before_writing_leaves_no_trace(tmp_path):
+    write_atomically(tmp_path / "a", "old")
+    check_writable(tmp_path / "a")
+    check_writable(tmp_path / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
+    for target, reason in (("no/x", "No such file or directory"), (".", "Is a directory")):
+        with pytest.raises(DataError, match=rf"cannot be written \({reason}\)"):
+            check_writable(tmp_path / target)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_write_into_a_missing_folder_is_said(tmp_path):

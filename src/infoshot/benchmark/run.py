@@ -39,6 +39,7 @@ class Protocol:
         checks.device(self.device)
         method.solver.validate()
         TaskSampler(table, self.spec)
+        prepare(table, method.preparation)
 
 
 def run_cell(

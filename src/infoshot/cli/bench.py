@@ -6,19 +6,17 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import write_atomically
-from infoshot.benchmark import Protocol, result_table, rows_to_json, run_cell
+from infoshot.benchmark import Protocol, result_table
+from infoshot.cli.cells import run_cells
 from infoshot.cli.console import (
     dtype_by_name,
     methods_with_settings,
     numbers,
     print_table,
-    progress_bar,
     stdout,
 )
 from infoshot.data import TaskSpec
-from infoshot.features import default_features_path, digest, read_features
-from infoshot.types import ResultRow
+from infoshot.features import default_features_path, read_features
 
 
 def bench(
@@ -49,7 +47,7 @@ def bench(
     """
     path = features or default_features_path()
     chosen = methods_with_settings(methods, settings or [])
-    table, sha256 = read_features(path), digest(path)
+    table = read_features(path)
     cells = [
         (
             method,
@@ -65,33 +63,9 @@ def bench(
             chosen, numbers("--ways", ways), numbers("--shots", shots)
         )
     ]
-    for method, protocol in cells:
-        protocol.validate(table, method)
-    rows: list[ResultRow] = []
-    with progress_bar() as progress:
-        for method, protocol in cells:
-            spec = protocol.spec
-            bar = progress.add_task(
-                f"{method.name} {spec.n_way}-way {spec.n_shot}-shot", total=tasks
-            )
-            rows.append(
-                run_cell(
-                    table,
-                    method,
-                    protocol,
-                    features_name=path.name,
-                    features_digest=sha256,
-                    on_progress=lambda n_done, bar=bar: progress.advance(bar, n_done),  # type: ignore[misc]
-                )
-            )
-            progress.remove_task(bar)
-            if json:
-                write_atomically(json, rows_to_json(rows))
+    rows = run_cells(table, path, cells, json)
     header, lines = result_table(rows)
-    print_table(
-        header,
-        lines,
-        title=f"{path.name}, {queries} queries per class: accuracy in %, 95% interval",
-    )
+    title = f"{path.name}, {queries} queries per class: accuracy in %, 95% interval"
+    print_table(header, lines, title=title)
     if json:
         stdout().print(f"Rows written to {json}", highlight=False)

@@ -56,7 +56,9 @@ def progress_bar() -> Iterator[Progress]:
 
 def print_table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "") -> None:
     """A table on stdout."""
-    table = Table(title=title or None, title_justify="left")
+    if title:
+        stdout().print(title, highlight=False, soft_wrap=True)
+    table = Table()
     for number, name in enumerate(header):
         table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
     for line in cells:

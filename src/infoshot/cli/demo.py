@@ -5,30 +5,26 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import write_atomically
-from infoshot.benchmark import Protocol, result_table, rows_to_json, run_cell
+from infoshot.benchmark import Protocol, result_table
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.benchmark.plots import plot_convergence
-from infoshot.cli.console import print_table, progress_bar, stdout
+from infoshot.cli.cells import run_cells
+from infoshot.cli.console import print_table, stdout
 from infoshot.data import TaskSpec
 from infoshot.errors import DataError
-from infoshot.features import default_features_path, digest, read_features
+from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
-from infoshot.types import ResultRow
 
 _TASKS = {"prototype": 10_000, "tim-adm": 10_000, "tim-gd": 400}
 _CURVE_TASKS = 128
 
 _NEXT = """
-What to try next
-  infoshot bench --features mine.safetensors     the same table on your own features
-  infoshot solve --features mine.safetensors --out labels.csv
-                                                 label every row whose label is -1
-  infoshot methods                               what there is to choose from
-
-A feature file holds features [N, D] and labels [N], -1 for unlabelled. From NumPy:
-  numpy.savez("mine.npz", features=X, labels=y)
-In Python:
+What to try next, with your own features X [N, D] and labels y [N], -1 for unlabelled
+  numpy.savez("mine.npz", features=X, labels=y)          in Python: make a feature file
+  infoshot solve --features mine.npz --out labels.csv    label every row whose label is -1
+  infoshot bench --features mine.npz                     this table, on your labelled rows
+  infoshot methods                                       what there is to choose from
+(in a clone, 'source .venv/bin/activate' first), or all in Python:
   from infoshot import TIMClassifier
   TIMClassifier().fit(X, y).transduction_
 """
@@ -48,41 +44,23 @@ def demo(
     except OSError as error:
         raise DataError(f"{out}: cannot be made a folder ({error.strerror}).") from error
     path = default_features_path()
-    table, sha256 = read_features(path), digest(path)
-    rows, curves = [], []
-    with progress_bar() as progress:
-        bar = progress.add_task("solving tasks", total=2 * sum(_TASKS.values()))
-        for name, n_tasks in _TASKS.items():
-            for n_shot in (1, 5):
-                progress.update(bar, description=f"{name} {n_shot}-shot")
-                rows.append(
-                    run_cell(
-                        table,
-                        METHODS[name],
-                        Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=n_tasks),
-                        features_name=path.name,
-                        features_digest=sha256,
-                        on_progress=lambda n_done: progress.advance(bar, n_done),
-                    )
-                )
-        for name in _TASKS:
-            progress.update(bar, description=f"{name} step by step")
-            curves.append(convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS))
-    write_atomically(out / "results.json", rows_to_json(rows))
-    figure = out / "convergence.png"
-    plot_convergence(
-        curves, figure, f"5-way 1-shot, mini-ImageNet test classes, {_CURVE_TASKS} tasks"
-    )
-    _print(rows, figure)
-
-
-def _print(rows: list[ResultRow], figure: Path) -> None:
+    table = read_features(path)
+    cells = [
+        (METHODS[name], Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=n_tasks))
+        for name, n_tasks in _TASKS.items()
+        for n_shot in (1, 5)
+    ]
+    rows = run_cells(table, path, cells, out / "results.json")
     header, lines = result_table(rows)
-    print_table(
-        header,
-        lines,
-        title="mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval",
-    )
+    title = "mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval"
+    print_table(header, lines, title=title)
     console = stdout()
+    console.print("Solving some tasks step by step for the figure ...", highlight=False)
+    curves = [
+        convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS) for name in _TASKS
+    ]
+    figure = out / "convergence.png"
+    title = f"5-way 1-shot, mini-ImageNet test classes, {_CURVE_TASKS} tasks"
+    plot_convergence(curves, figure, title)
     console.print(f"Accuracy and mutual information against time: {figure}", highlight=False)
     console.print(_NEXT, highlight=False, markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import write_atomically
+from infoshot.atomic import check_writable, write_atomically
 from infoshot.checks import few_queries
 from infoshot.cli.console import (
     complain,
@@ -15,6 +15,7 @@ from infoshot.cli.console import (
     print_table,
     stdout,
 )
+from infoshot.errors import InvalidArgumentError
 from infoshot.features import read_features
 from infoshot.label import Labelling, label_table
 
@@ -36,7 +37,12 @@ def solve_file(
     Works on any embedded data: images, text, audio. Example: infoshot solve --features
     mine.safetensors --out labels.csv
     """
-    [chosen] = methods_with_settings(method, settings or [])
+    chosen, *others = methods_with_settings(method, settings or [])
+    if others:
+        raise InvalidArgumentError(f"--method must be one method; got '{method}'.")
+    for path in (out, json):
+        if path:
+            check_writable(path)
     labelling = label_table(
         read_features(features), chosen, device=device, dtype=dtype_by_name(dtype)
     )

@@ -1,0 +1,44 @@
+"""Cells of a benchmark with a progress bar: what ``bench`` and ``demo`` share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from infoshot.atomic import check_writable, write_atomically
+from infoshot.benchmark import Protocol, rows_to_json, run_cell
+from infoshot.cli.console import progress_bar
+from infoshot.features import digest
+from infoshot.solvers import Method
+from infoshot.types import FeatureTable, ResultRow
+
+
+def run_cells(
+    table: FeatureTable,
+    path: Path,
+    cells: Sequence[tuple[Method, Protocol]],
+    json: Path | None,
+) -> list[ResultRow]:
+    """Check all cells, then run them; after each the rows so far are in ``json``."""
+    for method, protocol in cells:
+        protocol.validate(table, method)
+    if json:
+        check_writable(json)
+    sha256 = digest(path)
+    rows: list[ResultRow] = []
+    with progress_bar() as progress:
+        bar = progress.add_task("", total=sum(protocol.n_tasks for _, protocol in cells))
+        for method, protocol in cells:
+            spec = protocol.spec
+            name = f"{method.name} {spec.n_way}-way {spec.n_shot}-shot"
+            progress.update(bar, description=name)
+            row = run_cell(
+                table,
+                method,
+                protocol,
+                features_name=path.name,
+                features_digest=sha256,
+                on_progress=lambda n_done: progress.advance(bar, n_done),
+            )
+            rows.append(row)
+            if json:
+                write_atomically(json, rows_to_json(rows))
+    return rows
