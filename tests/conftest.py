@@ -1,4 +1,6 @@
 import dataclasses
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,15 @@ def _one_core():
 def embedded() -> FeatureTable:
     """The features that come with the package, as stored."""
     return read_features(default_features_path())
+
+
+@pytest.fixture(scope="session")
+def source_features() -> Path:
+    """The file the embedded features were made from, for those who have it."""
+    path = os.environ.get("INFOSHOT_SOURCE_FEATURES")
+    if not path:
+        pytest.skip("INFOSHOT_SOURCE_FEATURES does not say where the source of the features is")
+    return Path(path)
 
 
 @pytest.fixture(scope="session")

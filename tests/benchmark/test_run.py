@@ -8,7 +8,7 @@ from infoshot import DataError, FeatureTable, InvalidArgumentError, TimAdm, solv
 from infoshot.benchmark import Protocol, environment, result_table, rows_to_json, run_cell
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.data import TaskSpec, sample_tasks
-from infoshot.features import default_features_path, prepare, read_features
+from infoshot.features import prepare, read_features
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import METHODS
 
@@ -137,11 +137,8 @@ def test_missing_gpu_is_said(embedded):
         run_cell(embedded, METHODS["tim-adm"], Protocol(spec=TaskSpec(), device="cuda"))
 
 
-def test_quantised_features_give_the_accuracy_of_their_source(embedded):
-    source = default_features_path().parents[4] / "shared/data/features/mini_test_resnet18.npz"
-    if not source.is_file():
-        pytest.skip("the file the embedded features were made from is not here")
-    original = read_features(source)
+def test_quantised_features_give_the_accuracy_of_their_source(embedded, source_features):
+    original = read_features(source_features)
     for name in ("prototype", "tim-adm"):
         moved = _run(embedded, name, n_tasks=1000).mean - _run(original, name, n_tasks=1000).mean
         assert abs(moved) < 0.1

@@ -66,12 +66,9 @@ def test_embedded_features_are_what_their_provenance_says(embedded):
     assert default_features_path().stat().st_size < 7_000_000
 
 
-def test_embedded_features_are_close_to_their_source(embedded):
-    source = default_features_path().parents[4] / "shared/data/features/mini_test_resnet18.npz"
-    if not source.is_file():
-        pytest.skip("the file the embedded features were made from is not here")
-    assert digest(source) == embedded.provenance["source_sha256"]
-    original = read_features(source)
+def test_embedded_features_are_close_to_their_source(embedded, source_features):
+    assert digest(source_features) == embedded.provenance["source_sha256"]
+    original = read_features(source_features)
     unit = torch.nn.functional.normalize
     moved = unit(original.features.float(), dim=1) - unit(embedded.features, dim=1)
     assert moved.norm(dim=1).mean() < 0.005
