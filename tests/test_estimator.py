@@ -171,9 +171,9 @@ def test_saving_before_fitting_is_refused(tmp_path):
 
 
 BAD = {
-    "one class": ({}, [0, 0, -1, -1], "at least two classes; got 1 class"),
-    "all unlabelled": ({}, [-1, -1, -1, -1], "at least two classes; got 0 class"),
-    "unknown method": ({"method": "tim"}, [0, 1, -1, -1], "method must be one of 'tim-adm', 'tim-gd'"),
+    "one class": ({}, [0, 0, -1, -1], "at least two classes; got 1 class "),
+    "all unlabelled": ({}, [-1, -1, -1, -1], "at least two classes; got 0 classes"),
+    "unknown method": ({"method": "tim"}, [0, 1, -1, -1], "method must be one of 'tim-adm', 'tim-gd', 'prototype'"),
     "no steps": ({"n_steps": 0}, [0, 1, -1, -1], "n_steps must be a whole number of at least 1"),
     "negative temperature": ({"temperature": -1.0}, [0, 1, 0, 1], "temperature must be a finite number above 0"),
     "prior of wrong length": ({"class_prior": [1, 1, 1]}, [0, 1, -1, -1], "class_prior must hold one weight for each of the 2"),
@@ -200,3 +200,67 @@ def test_works_inside_scikit_learn(digits):
 def test_error_is_also_a_value_error():
     with pytest.raises(InvalidArgumentError, match="requires y to be passed"):
         TIMClassifier().fit(np.eye(3), None)
+
+
+@pytest.mark.parametrize("marker", [None, float("nan"), -1])
+def test_lists_of_text_keep_their_markers(digits, marker):
+    X, y, _ = digits
+    names = [f"digit {label}" if label >= 0 else marker for label in y]
+    fitted = TIMClassifier().fit(X, names)
+    assert fitted.classes_.tolist() == [f"digit {k}" for k in range(10)]
+
+
+@pytest.mark.parametrize("marker", ["-1", "nan", "None"])
+def test_markers_that_became_text_are_refused(marker):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"y holds the text '{marker}'; mark the unlabelled"
+    ):
+        TIMClassifier().fit(np.eye(4), np.array(["a", "b", marker, marker]))
+
+
+def test_prototype_method_looks_at_every_row_by_itself(digits):
+    X, y, _ = digits
+    known = np.flatnonzero(y >= 0)
+    rows = np.concatenate([known, [700]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone = TIMClassifier(method="prototype").fit(X[rows], y[rows])
+    together = TIMClassifier(method="prototype").fit(X, y)
+    np.testing.assert_allclose(alone.label_distributions_[-1], together.label_distributions_[700])
+
+
+def test_overflow_is_refused_not_called_class_zero(digits):
+    X, y, _ = digits
+    with pytest.raises(InvalidArgumentError, match="so large that their squares overflow"):
+        TIMClassifier(normalize=False).fit(X * 1e200, y)
+    # Scaled to unit length such values do no harm.
+    huge = TIMClassifier().fit(X * 1e200, y)
+    assert (huge.transduction_ == TIMClassifier().fit(X, y).transduction_).all()
+
+
+@pytest.mark.parametrize("classes", [np.int8, np.float32, bool, "<U8"])
+def test_numpy_parameters_and_class_types_survive_saving(digits, classes, tmp_path):
+    X, y, _ = digits
+    few = np.isin(y, [0, 1])
+    labels = y[few].astype(classes)
+    fitted = TIMClassifier(n_steps=np.int64(20), temperature=np.float32(15)).fit(X[few], labels)
+    fitted.save(tmp_path / "c")
+    loaded = TIMClassifier.load(tmp_path / "c")
+    assert loaded.classes_.dtype == fitted.classes_.dtype
+    assert loaded.n_steps == 20
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+
+
+def test_learning_rate_reaches_gradient_descent(digits):
+    X, y, _ = digits
+    slow, fast = (
+        TIMClassifier(method="tim-gd", n_steps=20, learning_rate=rate).fit(X, y).prototypes_
+        for rate in (1e-6, 1e-3)
+    )
+    start = TIMClassifier(method="prototype").fit(X, y).prototypes_
+    assert np.abs(slow - start).max() < 1e-4 < np.abs(fast - start).max()
+
+
+def test_prior_of_wrong_length_is_refused_without_unlabelled_rows():
+    with pytest.raises(ValueError, match="class_prior must hold one weight for each of the 2"):
+        TIMClassifier(class_prior=[1, 1, 1]).fit(np.eye(4), [0, 1, 0, 1])

@@ -61,26 +61,35 @@ def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
         raise InvalidArgumentError(f"{name} must be one of {listed}; got {value!r}.")
 
 
-def prior(name: str, value: Any, n_way: int) -> None:  # noqa: ANN401 - any array-like may come
-    """Require one non-negative weight per class, at least one of them above zero."""
+def share_or_none(name: str, value: object) -> None:
+    """Require a number above 0 and up to 1, or ``None``."""
+    if value is not None and not (_is_number(value) and 0 < value <= 1):
+        raise InvalidArgumentError(f"{name} must be above 0 and at most 1; got {value!r}.")
+
+
+def prior_or_none(name: str, value: object) -> None:
+    """Require one finite weight above 0 per class, or ``None``."""
+    if value is None:
+        return
     weights = np.asarray(value)
-    if weights.dtype.kind not in "fiu":
-        raise InvalidArgumentError(f"{name} must hold numbers; got {value!r}.")
-    if weights.shape != (n_way,):
-        raise ShapeError(
-            f"{name} must hold one weight for each of the {n_way} classes; "
-            f"got shape {weights.shape}."
-        )
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InvalidArgumentError(f"{name} must hold finite weights of at least 0; got {value!r}.")
+    if weights.dtype.kind not in "fiu" or weights.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be a list of numbers; got {value!r}.")
     if not weights.any():
         raise InvalidArgumentError(f"{name} must give some class a weight above 0; got zeros only.")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise InvalidArgumentError(f"{name} must hold finite weights of at least 0; got {value!r}.")
+    if not weights.all():
+        raise InvalidArgumentError(
+            f"{name} must be above 0 for every class; got {value!r}. If a class cannot occur, "
+            "leave its examples out."
+        )
 
 
 def device(name: str) -> None:
     """Require a device that PyTorch can use here."""
     try:
-        torch.empty(0, device=name)
+        if torch.empty(0, device=name).is_meta:
+            raise RuntimeError("holds no data")
     except (RuntimeError, AssertionError) as error:
         raise InvalidArgumentError(f"device '{name}' is not available here; use 'cpu'.") from error
 
@@ -115,6 +124,8 @@ def numeric_tensor(name: str, value: Any) -> Tensor:  # noqa: ANN401 - any array
 
 def checked_tasks(tasks: TaskBatch) -> TaskBatch:
     """Batch of tasks as tensors on one device and dtype, or one sentence about what is wrong."""
+    if not isinstance(tasks, TaskBatch):
+        raise InvalidArgumentError(f"tasks must be a TaskBatch; got {type(tasks).__name__}.")
     at_least("n_way", tasks.n_way, 2)
     z_sup, z_qry = _floating("z_sup", tasks.z_sup), _floating("z_qry", tasks.z_qry)
     y_sup = numeric_tensor("y_sup", tasks.y_sup)

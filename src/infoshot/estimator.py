@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 
 from infoshot.atomic import write_atomically
 from infoshot.checks import few_queries, numeric_tensor, one_of
-from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.errors import DataError, InvalidArgumentError, NonFiniteWarning
 from infoshot.features import unit_length
 from infoshot.solvers import Prototype, TimAdm, TimGd, solve
 from infoshot.solvers.base import Solver
@@ -32,6 +32,7 @@ from infoshot.solvers.objective import log_posterior
 from infoshot.types import Status, TaskBatch
 
 Array = NDArray[Any]
+_FORMAT = "infoshot.TIMClassifier/1"
 
 
 class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,7 +46,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method
-        ``"tim-adm"`` (closed-form updates) or ``"tim-gd"`` (gradient descent, slower).
+        ``"tim-adm"`` (closed-form updates), ``"tim-gd"`` (gradient descent, slower) or
+        ``"prototype"`` (nearest class mean: looks at every sample by itself).
     temperature
         Factor on the squared distance in the posterior; larger is sharper.
     cross_entropy_weight, marginal_entropy_weight, conditional_entropy_weight
@@ -88,7 +90,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: Literal["tim-adm", "tim-gd"] = "tim-adm",
+        method: Literal["tim-adm", "tim-gd", "prototype"] = "tim-adm",
         temperature: float = 15.0,
         cross_entropy_weight: float = 0.1,
         marginal_entropy_weight: float = 1.0,
@@ -125,7 +127,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "TIMClassifier requires y to be passed, but the target y is None."
             )
         z = self._features(validate_data(self, X, dtype=[np.float64, np.float32]))
-        labels: Array = column_or_1d(y, warn=True)
+        labels: Array = column_or_1d(_keeping_types(y), warn=True)
         check_consistent_length(z, labels)
         unlabelled = _is_unlabelled(labels)
         known = labels[~unlabelled]
@@ -136,8 +138,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_way = len(self.classes_)
         if n_way < 2:
             raise InvalidArgumentError(
-                f"TIMClassifier needs labelled samples of at least two classes; got {n_way} class "
-                "(-1 and None mark the unlabelled)."
+                "TIMClassifier needs labelled samples of at least two classes; got "
+                f"{n_way} class{'' if n_way == 1 else 'es'} (-1 and None mark the unlabelled)."
             )
         self.label_distributions_ = np.zeros((len(z), n_way), dtype=z.dtype)
         self.label_distributions_[np.flatnonzero(~unlabelled), encoded] = 1
@@ -156,7 +158,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         features = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        w = torch.from_numpy(self.prototypes_).unsqueeze(0)
+        w = numeric_tensor("prototypes_", self.prototypes_).unsqueeze(0)
         z = numeric_tensor("X", self._features(features)).to(w).unsqueeze(0)
         probabilities: Array = log_posterior(z, w, self.temperature)[0].exp().numpy()
         return probabilities
@@ -170,12 +172,9 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted classifier as safetensors; :meth:`load` reads it back."""
         check_is_fitted(self)
-        parameters = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in self.get_params().items()
-        }
         fitted = {
             "classes": self.classes_.tolist(),
+            "classes_dtype": self.classes_.dtype.str,
             "n_iter": self.n_iter_,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
@@ -184,8 +183,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "label_distributions": np.ascontiguousarray(self.label_distributions_),
         }
         metadata = {
-            "format": "infoshot.TIMClassifier/1",
-            "parameters": json.dumps(parameters),
+            "format": _FORMAT,
+            "parameters": json.dumps(self.get_params(), default=_plain),
             "fitted": json.dumps(fitted),
         }
         write_atomically(path, save(tensors, metadata=metadata))
@@ -198,7 +197,9 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             with safe_open(path, framework="numpy") as file:
                 metadata = dict(file.metadata() or {})
-                if metadata.get("format") != "infoshot.TIMClassifier/1":
+                if metadata.get("format") != _FORMAT or not {"fitted", "parameters"} <= set(
+                    metadata
+                ):
                     raise DataError(f"{path}: this file does not hold a saved TIMClassifier.")
                 prototypes = file.get_tensor("prototypes")
                 distributions = file.get_tensor("label_distributions")
@@ -209,7 +210,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = json.loads(metadata["fitted"])
         classifier = cls(**json.loads(metadata["parameters"]))
         classifier.prototypes_, classifier.n_iter_ = prototypes, fitted["n_iter"]
-        classifier.classes_ = np.array(fitted["classes"])
+        classifier.classes_ = np.array(fitted["classes"], dtype=fitted["classes_dtype"])
         classifier.n_features_in_ = prototypes.shape[1]
         if fitted["feature_names"]:
             classifier.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
@@ -220,11 +221,11 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _solve(self, z_sup: Array, y_sup: Array, z_qry: Array, n_way: int) -> Array:
         """Find the class weights; return the probabilities of the unlabelled rows."""
         solver, n_qry = self._solver(), len(z_qry)
-        solver.validate()
+        solver.validate(n_way)
         if n_qry == 0:
             # Prototypes do not depend on the queries; any row can stand in for the missing ones.
             solver, z_qry = Prototype(temperature=self.temperature), z_sup[:1]
-        elif warning := few_queries(n_qry, n_way):
+        elif self.method != "prototype" and (warning := few_queries(n_qry, n_way)):
             warnings.warn(warning, UserWarning, stacklevel=3)
         tasks = TaskBatch(
             numeric_tensor("X", z_sup).unsqueeze(0),
@@ -232,7 +233,15 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             numeric_tensor("X", z_qry).unsqueeze(0),
             n_way,
         )
-        solution = solve(solver, tasks)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", NonFiniteWarning)
+            try:
+                solution = solve(solver, tasks)
+            except NonFiniteWarning as error:
+                raise InvalidArgumentError(
+                    "X holds values so large that their squares overflow; scale the features first "
+                    "(normalize=True does)."
+                ) from error
         self.prototypes_ = solution.prototypes[0].numpy()
         self.n_iter_ = int(solution.n_steps[0])
         if solver.tolerance is not None and solution.status[0] != Status.CONVERGED:
@@ -247,7 +256,9 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _solver(self) -> Solver[Any]:
         """The solver with this estimator's parameters."""
-        one_of("method", self.method, ("tim-adm", "tim-gd"))
+        one_of("method", self.method, ("tim-adm", "tim-gd", "prototype"))
+        if self.method == "prototype":
+            return Prototype(temperature=self.temperature)
         settings: dict[str, Any] = {
             "temperature": self.temperature,
             "cross_entropy_weight": self.cross_entropy_weight,
@@ -264,6 +275,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Array) -> Array:
         """Rows as the solver takes them; rows without a direction stay zero."""
+        one_of("normalize", self.normalize, (True, False))
         if not self.normalize:
             return X
         zero = ~X.any(axis=1)
@@ -280,9 +292,29 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return scaled
 
 
+def _keeping_types(y: ArrayLike) -> ArrayLike:
+    """A list of text with None, NaN or -1 in it as objects; NumPy would make text of all."""
+    if isinstance(y, (list, tuple)) and any(isinstance(label, str) for label in y):
+        return np.array(y, dtype=object)
+    return y
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - what JSON does not know
+    """NumPy's and PyTorch's numbers and arrays as Python's."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise InvalidArgumentError(f"a parameter of type {type(value).__name__} cannot be saved.")
+
+
 def _is_unlabelled(y: Array) -> Array:
     """Mask of the rows without a label: -1, or ``None`` and NaN among objects."""
     if y.dtype.kind in "US":
+        for marker in ("-1", "nan", "None"):
+            if (y == np.array(marker, dtype=y.dtype.kind)).any():
+                raise InvalidArgumentError(
+                    f"y holds the text '{marker}'; mark the unlabelled by None in an object array, "
+                    "or give the class another name."
+                )
         return np.zeros(len(y), dtype=bool)
     if y.dtype == object:
         return np.array([label is None or label != label or label == -1 for label in y], dtype=bool)

@@ -37,7 +37,7 @@ class FeatureTable:
         return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TaskBatch:
     """Many few-shot tasks of one shape. There is no place for query labels, on purpose.
 
@@ -57,6 +57,12 @@ class TaskBatch:
     y_sup: Tensor
     z_qry: Tensor
     n_way: int
+
+    def __repr__(self) -> str:
+        shapes = (
+            f"{name}={list(getattr(self, name).shape)}" for name in ("z_sup", "y_sup", "z_qry")
+        )
+        return f"TaskBatch({', '.join(shapes)}, n_way={self.n_way})"
 
     def __len__(self) -> int:
         return self.z_sup.shape[0]
@@ -110,7 +116,7 @@ class Trace:
         return self.marginal_entropy - self.conditional_entropy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """What a solver found.
 
@@ -133,6 +139,15 @@ class Solution:
     status: Tensor
     n_steps: Tensor
     trace: Trace | None = None
+
+    def __repr__(self) -> str:
+        n_tasks, n_qry, n_way = self.probabilities.shape
+        ended = ", ".join(
+            f"{int((self.status == status).sum())} {status.name.lower().replace('_', ' ')}"
+            for status in Status
+            if (self.status == status).any()
+        )
+        return f"Solution({n_tasks} tasks, {n_qry} queries, {n_way} classes: {ended})"
 
 
 @dataclass(frozen=True)

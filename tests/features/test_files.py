@@ -50,12 +50,19 @@ def test_npz_is_read_under_both_names(tmp_path, keys):
     assert table.class_names == ("a", "b", "c")
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.uint32])
+def test_labels_of_any_whole_number_type_are_taken(tmp_path, dtype):
+    path = tmp_path / "a.safetensors"
+    save_file({"features": FEATURES, "labels": LABELS.clamp(min=0).to(dtype)}, path)
+    assert torch.equal(read_features(path).labels, LABELS.clamp(min=0))
+
+
 def test_eight_bit_features_are_scaled_back(tmp_path):
     path = tmp_path / "a.safetensors"
     small = (FEATURES * 255).round().to(torch.uint8)
-    scale = torch.full((6,), 1 / 255)
+    scale = torch.arange(1, 7) / 255
     save_file({"features": small, "features_scale": scale, "labels": LABELS}, path)
-    torch.testing.assert_close(read_features(path).features, small / 255)
+    torch.testing.assert_close(read_features(path).features, small * scale.unsqueeze(-1))
 
 
 def test_embedded_features_are_what_their_provenance_says(embedded):
@@ -96,7 +103,7 @@ BAD_FILES = {
     "missing": (lambda path: None, r"there is no such file"),
     "empty": (lambda path: path.touch(), r"the file is empty; a feature file is safetensors or .npz"),
     "truncated safetensors": (lambda path: (_write(path), _truncate(path, 10)), r"truncated, damaged or of another format"),
-    "truncated npz": (lambda path: (_npz(path), _truncate(path, 100)), r"truncated or damaged"),
+    "truncated npz": (lambda path: (_npz(path), _truncate(path, 100)), r"truncated, damaged or pickled"),
     "text": (lambda path: path.write_text("a,b\n1,2\n" * 50), r"truncated, damaged or of another format"),
     "pickle": (lambda path: path.write_bytes(pickle.dumps([1, 2, 3] * 50)), r"of another format"),
     "zip of something else": (lambda path: zipfile.ZipFile(path, "w").writestr("a.txt", "hello"), r"the key 'features' is missing \(found nothing\)"),
@@ -105,12 +112,18 @@ BAD_FILES = {
     "lengths differ": (lambda path: _write(path, labels=LABELS[:4]), r"features and labels must have the same length; got 6 and 4"),
     "flat features": (lambda path: _write(path, features=FEATURES[0]), r"features must be \[N, D\].*got float32 \[4\]"),
     "no rows": (lambda path: _write(path, features=FEATURES[:0], labels=LABELS[:0]), r"N and D at least 1; got float32 \[0, 4\]"),
-    "whole-number features": (lambda path: _write(path, features=torch.ones(6, 4, dtype=torch.int32)), r"features must be float16 or float32 \[N, D\]; got int32 \[6, 4\]"),
+    "whole-number features": (lambda path: _write(path, features=torch.ones(6, 4, dtype=torch.int32)), r"features must be float16, float32 or float64 \[N, D\]; got int32 \[6, 4\]"),
     "float labels": (lambda path: _write(path, labels=LABELS.float()), r"labels must be whole numbers \[N\]; got float32 \[6\]"),
     "labels below -1": (lambda path: _write(path, labels=LABELS - 1), r"labels must be at least -1; got -2"),
     "NaN": (lambda path: _write(path, features=FEATURES / 0 * 0), r"features must be finite; got nan at index \(0, 0\)"),
     "base mean of another width": (lambda path: _write(path, base_mean=torch.ones(3)), r"base_mean must be \[4\] like the features; got float32 \[3\]"),
     "names that are no JSON": (lambda path: _names(path, "a,b"), r"class_names must be a JSON list of names; got 'a,b'"),
+    "text for labels": (lambda path: np.savez(path.open("wb"), features=FEATURES.numpy(), labels=np.array(list("abcdef"))), r"labels must hold numbers \(names of classes go into class_names\); got <U1"),
+    "damaged compressed npz": (lambda path: (np.savez_compressed(path.open("wb"), features=FEATURES.numpy(), labels=LABELS.numpy()), path.write_bytes(path.read_bytes()[:120] + b"\xff" * 40 + path.read_bytes()[160:])), r"truncated, damaged or pickled"),
+    "a folder": (lambda path: path.mkdir(), r"a folder, not a feature file"),
+    "NaN in the base mean": (lambda path: _write(path, base_mean=FEATURES[0] / 0 * 0), r"base_mean must be finite"),
+    "flat 8-bit features": (lambda path: _write(path, features=torch.ones(6, dtype=torch.uint8), features_scale=torch.ones(6)), r"features must be \[N, D\]"),
+    "names that repeat": (lambda path: _names(path, '["a", "b", "a"]'), r"class_names must differ from each other"),
     "too few names": (lambda path: _names(path, '["a"]'), r"a name for each label up to 2"),
 }  # fmt: skip
 

@@ -113,14 +113,15 @@ def w_step(z_s, y, z_q, w, p_s, p_q, q, lam, alpha, linearized=True):
 
 
 def tim_adm(z_s, labels, z_q, K, *, n_steps=150, tau=15.0, lam=0.1, beta=1.0, alpha=0.1,
-            prior=None, linearized=True):  # fmt: skip
+            prior=None, linearized=True, step_size=1.0):  # fmt: skip
     """Algorithm TIM-ADM. Returns query probabilities and weights."""
     y = one_hot(labels, K)
     w = prototypes(z_s, y)
     for _ in range(n_steps):
         p_s, p_q = posterior(z_s, w, tau), posterior(z_q, w, tau)
         q = q_step(p_q, beta, alpha, prior)
-        w = w_step(z_s, y, z_q, w, p_s, p_q, q, lam, alpha, linearized)
+        new = w_step(z_s, y, z_q, w, p_s, p_q, q, lam, alpha, linearized)
+        w = w + step_size * (new - w)
     return posterior(z_q, w, tau), w
 
 

@@ -70,7 +70,7 @@ class TaskSampler:
         both class after class.
         """
         spec, device = self.spec, self._samples.device
-        ids = torch.arange(tasks.start, tasks.stop, device=device)
+        ids = torch.arange(tasks.start, tasks.stop, tasks.step, device=device)
         n_classes = torch.full((len(ids),), len(self._sizes), device=device)
         classes = choose(spec.seed, _CLASSES, ids, n_classes, spec.n_way)
         n_each = spec.n_shot + spec.n_query

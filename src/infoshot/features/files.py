@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -28,9 +29,10 @@ from infoshot.types import FeatureTable
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
 _ACCEPTED = (
-    "a feature file is safetensors or .npz with features [N, D] (float16 or float32), "
+    "a feature file is safetensors or .npz with features [N, D] (float16, float32 or float64), "
     "labels [N] (int64, -1 for unlabelled) and optionally base_mean [D]"
 )
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -49,6 +51,8 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
         what was found and what is accepted.
     """
     path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path}: a folder, not a feature file.")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
     with path.open("rb") as file:
@@ -63,7 +67,7 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     """Write a table as safetensors; the file appears whole or not at all."""
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     if table.base_mean is not None:
-        tensors["base_mean"] = table.base_mean.contiguous()
+        tensors["base_mean"] = table.base_mean.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
     write_atomically(path, save(tensors, metadata=metadata))
 
@@ -81,7 +85,8 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return arrays, dict(file.metadata() or {})
     except (SafetensorError, ValueError) as error:
         raise DataError(
-            f"{path}: truncated, damaged or of another format ({error}); {_ACCEPTED}."
+            f"{path}: truncated, damaged or of another format ({error}); {_ACCEPTED}; "
+            "numpy.savez makes one from arrays."
         ) from error
 
 
@@ -96,8 +101,13 @@ def _read_npz(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
                     metadata[name] = json.dumps(np.atleast_1d(array).astype(str).tolist())
                 elif isinstance(array, np.ndarray) and array.dtype.kind in "fiub":
                     arrays[name] = numeric_tensor(name, array)
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-        raise DataError(f"{path}: truncated or damaged ({error}); {_ACCEPTED}.") from error
+                elif name in ("features", "labels", "base_mean"):
+                    raise DataError(
+                        f"{path}: {key} must hold numbers (names of classes go into class_names); "
+                        f"got {getattr(array, 'dtype', type(array).__name__)}."
+                    )
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError) as error:
+        raise DataError(f"{path}: truncated, damaged or pickled ({error}); {_ACCEPTED}.") from error
     return arrays, metadata
 
 
@@ -107,11 +117,12 @@ def _table(path: Path, arrays: dict[str, Tensor], metadata: dict[str, str]) -> F
         if name not in arrays:
             found = ", ".join(sorted(arrays)) or "nothing"
             raise DataError(f"{path}: the key '{name}' is missing (found {found}); {_ACCEPTED}.")
-    features, labels = _dequantised(path, arrays), arrays["labels"]
+    features, labels = arrays["features"], arrays["labels"]
     if features.ndim != 2 or 0 in features.shape:
         raise _wrong(path, "features", features, "[N, D] with N and D at least 1")
     if labels.is_floating_point() or labels.dtype == torch.bool or labels.ndim != 1:
         raise _wrong(path, "labels", labels, "whole numbers [N]")
+    features, labels = _dequantised(path, arrays), labels.long()
     if len(labels) != len(features):
         raise DataError(
             f"{path}: features and labels must have the same length; "
@@ -124,18 +135,20 @@ def _table(path: Path, arrays: dict[str, Tensor], metadata: dict[str, str]) -> F
         raise _wrong(path, "base_mean", base_mean, f"[{features.shape[1]}] like the features")
     try:
         check_finite("features", features)
+        if base_mean is not None:
+            check_finite("base_mean", base_mean)
     except InvalidArgumentError as error:
         raise DataError(f"{path}: {error}") from error
     names = _class_names(path, metadata.pop("class_names", "[]"), int(labels.max()))
-    return FeatureTable(features, labels.long(), base_mean, names, metadata)
+    return FeatureTable(features, labels, base_mean, names, metadata)
 
 
 def _dequantised(path: Path, arrays: Mapping[str, Tensor]) -> Tensor:
     features, scale = arrays["features"], arrays.get("features_scale")
-    if features.is_floating_point():
+    if features.dtype in _FLOATS:
         return features
     if scale is None or features.element_size() != 1 or scale.shape != features.shape[:1]:
-        raise _wrong(path, "features", features, "float16 or float32 [N, D]")
+        raise _wrong(path, "features", features, "float16, float32 or float64 [N, D]")
     return features.float() * scale.float().unsqueeze(-1)
 
 
@@ -151,6 +164,8 @@ def _class_names(path: Path, text: str, highest: int) -> tuple[str, ...]:
             f"{path}: class_names must be a list with a name for each label up to {highest}; "
             f"got {text!r}."
         )
+    if len(set(names)) < len(names):
+        raise DataError(f"{path}: class_names must differ from each other; got {text!r}.")
     return tuple(str(name) for name in names)
 
 

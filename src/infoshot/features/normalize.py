@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from infoshot.checks import numeric_tensor
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.types import FeatureTable
 
@@ -22,6 +23,7 @@ def unit_length(features: Tensor) -> Tensor:
     >>> unit_length(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
+    features = numeric_tensor("features", features)
     # Dividing by the largest entry first keeps the squares of huge and tiny rows in range.
     largest = features.abs().amax(-1, keepdim=True)
     if not largest.all():

@@ -11,7 +11,7 @@ from infoshot import checks
 from infoshot.errors import DataError
 from infoshot.features import prepare
 from infoshot.solvers import Method, solve
-from infoshot.types import FeatureTable, Solution, TaskBatch
+from infoshot.types import FeatureTable, Solution, Status, TaskBatch
 
 CSV_COLUMNS = ("row", "label", "confidence", "runner_up", "margin")
 
@@ -82,4 +82,9 @@ def label_table(
         z[~unlabelled].unsqueeze(0), y_sup.unsqueeze(0), z[rows].unsqueeze(0), len(classes)
     )
     solution = solve(method.solver, tasks)
+    if solution.status[0] == Status.NON_FINITE:
+        raise DataError(
+            f"{method.name} went non-finite on this table; nothing was labelled. Are the settings "
+            "extreme?"
+        )
     return Labelling(table, rows, classes, solution.probabilities[0].cpu(), solution)

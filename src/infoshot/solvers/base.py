@@ -18,22 +18,27 @@ import torch
 from torch import Tensor
 
 from infoshot import checks
-from infoshot.errors import NonFiniteWarning
+from infoshot.errors import InvalidArgumentError, NonFiniteWarning, ShapeError
 from infoshot.parallel import chunk_ranges, map_chunks
 from infoshot.solvers.trace import StepEvent, StepHook, TraceRecorder
 from infoshot.types import Solution, Status, TaskBatch
 
 # What a step touches should stay in a core's share of the cache; on a GPU it should fill the chip.
+# The features of a chunk are copied once, so they are bounded too.
 WORKING_SET_BYTES = {"cpu": 8 * 2**20, "cuda": 2 * 2**30}
+MOST_FEATURE_BYTES = {"cpu": 128 * 2**20, "cuda": 4 * 2**30}
 MOST_TASKS_PER_CHUNK = {"cpu": 128, "cuda": 16384}
 
-RULES: dict[str, Callable[[str, object], None]] = {
+Rule = Callable[[str, object], None]
+RULES: dict[str, Rule] = {
     "n_steps": partial(checks.at_least, least=1),
     "temperature": checks.positive,
     "learning_rate": checks.positive,
     "cross_entropy_weight": checks.not_negative,
     "marginal_entropy_weight": checks.not_negative,
     "conditional_entropy_weight": checks.not_negative,
+    "prototype_step_size": partial(checks.share_or_none),
+    "class_prior": checks.prior_or_none,
     "tolerance": checks.positive_or_none,
     "linearized": partial(checks.one_of, allowed=(True, False)),
     "form": partial(checks.one_of, allowed=("auto", "gram", "feature")),
@@ -117,11 +122,17 @@ class Solver(ABC, Generic[StateT]):
         """Return the same solver with some hyperparameters changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
-    def validate(self) -> None:
-        """Raise ``InvalidArgumentError`` if a hyperparameter has a value that is not allowed."""
+    def validate(self, n_way: int | None = None) -> None:
+        """Raise if a hyperparameter has a value that is not allowed (for this many classes)."""
         for name, rule in RULES.items():
             if name in self.__dict__:
                 rule(f"{type(self).__name__}: {name}", getattr(self, name))
+        prior = self.__dict__.get("class_prior")
+        if prior is not None and n_way is not None and len(prior) != n_way:
+            raise ShapeError(
+                f"{type(self).__name__}: class_prior must hold one weight for each of the {n_way} "
+                f"classes; got {len(prior)}."
+            )
 
 
 def solve(
@@ -169,9 +180,11 @@ def solve(
     >>> solve(Prototype(), tasks).probabilities.argmax(-1)
     tensor([[0]])
     """
-    solver.validate()
+    if not isinstance(solver, Solver):
+        raise InvalidArgumentError(f"solver must be a solver, such as TimAdm(); got {solver!r}.")
     if validate:
         tasks = checks.checked_tasks(tasks)
+    solver.validate(tasks.n_way)
     recorder = TraceRecorder(len(tasks), solver.n_steps) if record_trace else None
     hooks = [hook for hook in (recorder, on_step) if hook is not None]
     if n_threads is None:
@@ -195,9 +208,16 @@ def solve(
 def tasks_per_chunk(solver: Solver[Any], tasks: TaskBatch) -> int:
     """How many tasks of this shape to solve together so that a step stays in cache."""
     device = "cpu" if tasks.z_sup.device.type == "cpu" else "cuda"
-    bytes_per_task = solver.working_set(tasks) * max(tasks.z_sup.element_size(), 4)
-    fitting = WORKING_SET_BYTES[device] // bytes_per_task
-    return max(1, min(fitting, MOST_TASKS_PER_CHUNK[device]))
+    item_size = max(tasks.z_sup.element_size(), 4)
+    feature_bytes = (tasks.n_sup + tasks.n_qry) * tasks.dim * item_size
+    return max(
+        1,
+        min(
+            WORKING_SET_BYTES[device] // (solver.working_set(tasks) * item_size),
+            MOST_FEATURE_BYTES[device] // feature_bytes,
+            MOST_TASKS_PER_CHUNK[device],
+        ),
+    )
 
 
 @torch.inference_mode()
@@ -243,8 +263,9 @@ def _watch(
     start = _now(task.z_sup.device)
     state = action()
     event = StepEvent(step, ids, _now(task.z_sup.device) - start, solver, task, state)
-    for hook in hooks:
-        hook(event)
+    with torch.inference_mode(False):
+        for hook in hooks:
+            hook(event)
     return state
 
 
@@ -303,7 +324,8 @@ def _warn_if_not_finite(solution: Solution) -> None:
     if bad:
         warnings.warn(
             f"{len(bad)} of {len(solution.status)} tasks went non-finite (the first is task "
-            f"{bad[0]}): features so large that their squares overflow, or a temperature too high.",
+            f"{bad[0]}): features so large that their squares overflow, or a temperature too high; "
+            "their probabilities are not numbers.",
             NonFiniteWarning,
             stacklevel=3,
         )

@@ -19,12 +19,14 @@ class Method:
     """A solver with its published settings and what its caller must know.
 
     ``preparation`` is what the features need first: ``"l2"`` unit length, ``"centred-l2"`` minus
-    the base classes' mean, then unit length.
+    the base classes' mean, then unit length. A ``transductive`` method looks at all queries
+    together, so that their number and balance matter.
     """
 
     name: str
     solver: Solver[Any]
     preparation: Preparation
+    transductive: bool
     summary: str
     assumes: str
     cost: str
@@ -45,6 +47,7 @@ _ALL = (
         name="prototype",
         solver=Prototype(),
         preparation="l2",
+        transductive=False,
         summary="nearest class mean",
         assumes="nothing about the queries",
         cost="one product, Q K d",
@@ -53,6 +56,7 @@ _ALL = (
         name="simpleshot",
         solver=Prototype(),
         preparation="centred-l2",
+        transductive=False,
         summary="nearest class mean of features centred on the base classes",
         assumes="the base mean is known",
         cost="one product, Q K d",
@@ -61,6 +65,7 @@ _ALL = (
         name="tim-adm",
         solver=TimAdm(),
         preparation="l2",
+        transductive=True,
         summary="information maximization, closed-form updates",
         assumes="about as many queries of every class (or a class prior)",
         cost="150 steps of K N min(N, 2 d)",
@@ -69,6 +74,7 @@ _ALL = (
         name="tim-gd",
         solver=TimGd(),
         preparation="l2",
+        transductive=True,
         summary="information maximization, gradient descent",
         assumes="about as many queries of every class (or a class prior)",
         cost="1000 steps of 2 K N d",

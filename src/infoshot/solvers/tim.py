@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infoshot import checks
 from infoshot.solvers.base import Solver, StateT
 from infoshot.solvers.objective import tim_loss
 from infoshot.types import TaskBatch
@@ -27,8 +26,8 @@ class TimSolver(Solver[StateT]):
     conditional_entropy_weight
         Weight of the conditional entropy (alpha). 0 leaves the term out.
     class_prior
-        Expected share of each class among the queries, up to a factor. ``None``: all equal, as in
-        the paper.
+        Expected share of each class among the queries, up to a factor, above 0. ``None``: all
+        equal, as in the paper.
     tolerance
         Stop a task once no query probability moved by more than this in a step. ``None``: run all
         steps, as in the paper.
@@ -45,7 +44,6 @@ class TimSolver(Solver[StateT]):
         """Logarithm of the prior, made to sum to one, shape ``(task, class, 1)``, or ``None``."""
         if self.class_prior is None:
             return None
-        checks.prior(f"{type(self).__name__}: class_prior", self.class_prior, task.n_way)
         prior = torch.as_tensor(self.class_prior, dtype=torch.float64)
         log_prior = (prior / prior.sum()).log().to(task.z_sup)
         return log_prior.unsqueeze(-1).expand(len(task), -1, 1)

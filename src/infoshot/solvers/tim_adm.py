@@ -58,6 +58,9 @@ class TimAdm(TimSolver[_AdmState]):
     ----------
     n_steps
         Alternations per task.
+    prototype_step_size
+        How far the weights go towards the closed-form update. ``None``: all the way, as published;
+        with a class prior 0.3, since whole steps then often swing between two states for ever.
     linearized
         Keep the linearised part of the weight update. ``False`` is the paper's remark in its
         appendix: a soft k-means step, which loses accuracy.
@@ -75,6 +78,7 @@ class TimAdm(TimSolver[_AdmState]):
     """
 
     n_steps: int = 150
+    prototype_step_size: float | None = None
     linearized: bool = True
     form: Literal["auto", "gram", "feature"] = "auto"
 
@@ -114,9 +118,16 @@ class TimAdm(TimSolver[_AdmState]):
             a, p = a.zero_(), p.zero_()
         p_sup.sub_(state.y_scaled)
         p_qry.sub_(q)
-        share = q.sum(-1, keepdim=True).add_(state.y_count).reciprocal_()
+        c = q.sum(-1, keepdim=True).add_(state.y_count)
+        share = c.reciprocal()
+        keep = a.mul_(share)
+        step_size = self._step_size()
+        if step_size != 1:
+            share, keep = share * step_size, keep * step_size + (1 - step_size)
+        if self.cross_entropy_weight == 0:  # a class without queries or support stays where it is
+            share, keep = share.where(c > 0, 0), keep.where(c > 0, 1)
         moved = p if state.gram_form else torch.bmm(p, state.basis)
-        state.weights.mul_(a.mul_(share)).addcmul_(moved, share, value=-1)
+        state.weights.mul_(keep).addcmul_(moved, share, value=-1)
         return state
 
     def log_posterior(self, task: TaskBatch, state: _AdmState) -> Tensor:
@@ -147,6 +158,11 @@ class TimAdm(TimSolver[_AdmState]):
         """Weight of a support sample when a query sample weighs one."""
         weight = self.cross_entropy_weight / (1 + self.conditional_entropy_weight)
         return weight * task.n_qry / task.n_sup
+
+    def _step_size(self) -> float:
+        if self.prototype_step_size is not None:
+            return self.prototype_step_size
+        return 1.0 if self.class_prior is None else 0.3
 
     def _logits(self, state: _AdmState) -> Tensor:
         """Scores with classes as rows, ``(task, class, sample)``, see [POSTERIOR]."""

@@ -24,7 +24,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from infoshot.errors import InvalidArgumentError
 from infoshot.solvers.base import State
 from infoshot.solvers.objective import (
     class_logits,
@@ -78,12 +77,6 @@ class TimGd(TimSolver[_GdState]):
 
     def init(self, task: TaskBatch) -> _GdState:
         """Start from class means."""
-        log_prior = self.log_prior(task)
-        if log_prior is not None and log_prior.isneginf().any():
-            raise InvalidArgumentError(
-                "TimGd: class_prior must be above 0 for every class, since the loss is infinite "
-                f"otherwise; got {self.class_prior!r}. Use a small weight, or TimAdm."
-            )
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
         return _GdState(
             posterior=weights.new_full((len(task), task.n_way, task.n_qry), math.inf),
@@ -92,7 +85,7 @@ class TimGd(TimSolver[_GdState]):
             y=class_rows(task.y_sup, task.n_way, weights.dtype),
             mean=torch.zeros_like(weights),
             square=torch.zeros_like(weights),
-            log_prior=log_prior,
+            log_prior=self.log_prior(task),
             step=0,
         )
 

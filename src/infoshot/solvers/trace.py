@@ -24,7 +24,8 @@ class StepEvent:
     """A step that was just taken, for the tasks that are still running; step 0 is the start.
 
     ``task_ids`` are their positions in the batch that was given to ``solve``; ``seconds`` is what
-    this step alone took.
+    this step alone took. What the methods return is yours to keep; ``task`` and ``state`` are the
+    solver's own and change with the next step.
     """
 
     step: int
@@ -36,7 +37,11 @@ class StepEvent:
 
     def log_posterior(self) -> Tensor:
         """Log-probabilities of the queries now, shape ``(running task, query, class)``."""
-        return self.solver.log_posterior(self.task, self.state)
+        return self.solver.log_posterior(self.task, self.state).clone()
+
+    def prototypes(self) -> Tensor:
+        """Class weights now, shape ``(running task, class, dim)``."""
+        return self.solver.prototypes(self.task, self.state).clone()
 
 
 StepHook = Callable[[StepEvent], None]
@@ -52,7 +57,7 @@ class TraceRecorder:
     def __call__(self, event: StepEvent) -> None:
         """Take down one step."""
         solver, task = event.solver, event.task
-        w = solver.prototypes(task, event.state)
+        w = event.prototypes()
         log_p_sup = log_posterior(task.z_sup, w, solver.temperature)
         log_p_qry = event.log_posterior()
         terms = (
