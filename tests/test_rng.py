@@ -45,6 +45,15 @@ def test_every_ordered_choice_is_equally_likely():
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
+def test_large_sets_are_drawn_from_evenly():
+    n = 30_000
+    chosen = choose(1, 0, torch.arange(n), torch.full((n,), 600), 20)
+    assert all(len(set(row)) == 20 for row in chosen[:200].tolist())
+    counts = chosen.flatten().bincount(minlength=600)
+    assert len(counts) == 600
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+
+
 @settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), st.integers(1, 30), st.integers(0, 30), st.integers(0, 10**12))
 def test_choices_are_different_and_in_range(seed, n, spare, task):

@@ -69,7 +69,7 @@ def test_numbers_do_not_depend_on_threads(embedded):
     assert rows[0].ci95 == rows[1].ci95
 
 
-def test_first_tasks_are_the_same_however_many_are_drawn(embedded):
+def test_progress_counts_every_task(embedded):
     progress = []
     run_cell(
         embedded,
@@ -115,6 +115,13 @@ def test_curve_starts_at_prototypes_and_ends_at_the_solution(embedded):
     assert (curve.mutual_information[:, -1] > curve.mutual_information[:, 0]).all()
     assert curve.accuracy[:, -1].mean() > curve.accuracy[:, 0].mean()
     assert (curve.seconds.diff() > 0).all()
+
+
+def test_curve_of_a_task_that_stopped_keeps_its_accuracy(embedded):
+    method = METHODS["tim-adm"].with_settings({"tolerance": 0.01})
+    curve = convergence_curve(embedded, method, TaskSpec(n_shot=5), n_tasks=10)
+    assert curve.accuracy.isfinite().all()
+    assert torch.equal(curve.accuracy[:, -1], curve.accuracy[:, -2])
 
 
 @pytest.mark.parametrize(

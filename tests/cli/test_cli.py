@@ -131,9 +131,70 @@ def test_solve_warns_about_few_queries(tmp_path, embedded):
     assert not run(*arguments, "--method", "prototype").stderr
 
 
+def test_solve_takes_any_class_name(tmp_path, embedded):
+    labels = torch.tensor([0, 0, 1, 1, *[-1] * 8])
+    table = FeatureTable(embedded.features[:12], labels, embedded.base_mean, ("[/red]", "a,b"))
+    write_features(tmp_path / "a.safetensors", table)
+    result = run("solve", "--features", tmp_path / "a.safetensors", "--out", tmp_path / "l.csv")
+    assert result.exit_code == 0, result.output
+    assert "[/red]" in result.output
+    with (tmp_path / "l.csv").open() as file:
+        assert {line["label"] for line in csv.DictReader(file)} <= {"[/red]", "a,b"}
+
+
+def test_solve_does_not_warn_for_methods_that_take_samples_one_by_one(tmp_path, embedded):
+    labels = torch.tensor([0, 0, 1, 1, -1])
+    table = FeatureTable(embedded.features[:5], labels, embedded.base_mean)
+    write_features(tmp_path / "a.safetensors", table)
+    arguments = ("solve", "--features", tmp_path / "a.safetensors", "--out", tmp_path / "l.csv")
+    assert not run(*arguments, "--method", "simpleshot").stderr
+
+
+def test_one_task_has_no_interval(features, tmp_path):
+    out = tmp_path / "r.json"
+    result = run("bench", "--features", features, "--queries", 5, "--tasks", 1, "--json", out)
+    assert "nan" not in result.output
+    assert [row["ci95"] for row in json.loads(out.read_text())] == [None] * 4
+
+
+def test_settings_may_be_written_as_in_python(features, tmp_path):
+    out = tmp_path / "r.json"
+    result = run(
+        "bench", "--features", features, "--methods", "tim-adm", "--ways", 2, "--shots", 1,
+        "--queries", 5, "--tasks", 2, "--json", out,
+        "--set", "linearized=False", "--set", "class_prior=0.7,0.3", "--set", "tolerance=None",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    [row] = json.loads(out.read_text())
+    assert row["settings"]["linearized"] is False
+    assert row["settings"]["class_prior"] == [0.7, 0.3]
+    assert row["settings"]["tolerance"] is None
+
+
+def test_interrupting_is_said_and_keeps_finished_rows(features, tmp_path, monkeypatch):
+    from infoshot.cli import cells
+
+    run_cell = cells.run_cell
+
+    def second_is_interrupted(table, method, protocol, **options):
+        if method.name != "prototype":
+            raise KeyboardInterrupt
+        return run_cell(table, method, protocol, **options)
+
+    monkeypatch.setattr(cells, "run_cell", second_is_interrupted)
+    out = tmp_path / "r.json"
+    result = run("bench", "--features", features, "--queries", 5, "--tasks", 2, "--json", out)
+    assert result.exit_code == 130
+    assert "Interrupted" in result.stderr
+    assert len(json.loads(out.read_text())) == 2
+
+
 def test_methods_lists_assumptions(tmp_path):
     result = run("methods", "--json", tmp_path / "m.json")
     assert result.exit_code == 0
+    for name in ("prototype", "simpleshot", "tim-adm", "tim-gd"):
+        assert f"{name}: " in result.output
+    assert "learning_rate=0.0001" in result.output
     entries = {entry["method"]: entry for entry in json.loads((tmp_path / "m.json").read_text())}
     assert {"prototype", "simpleshot", "tim-adm", "tim-gd"} <= set(entries)
     assert "class" in entries["tim-adm"]["assumes"]
@@ -151,7 +212,9 @@ BAD = {
     "no such device": (["bench", "--device", "tpu"], "device 'tpu' is not available"),
     "no such dtype": (["bench", "--dtype", "float31"], "Unknown dtype 'float31'. Did you mean 'float32'?"),
     "no such setting": (["bench", "--set", "tim-adm.tau=3"], "Unknown setting of tim-adm 'tau'."),
-    "setting of nobody": (["bench", "--set", "tau=3"], "none of the chosen methods (prototype,tim-adm) has a setting 'tau'."),
+    "setting of nobody": (["bench", "--set", "tau=3"], "none of the chosen methods (prototype,tim-adm) has a setting 'tau'; known: class_prior, "),
+    "prior of the wrong length": (["bench", "--methods", "prototype,tim-adm", "--set", "class_prior=1,2"], "class_prior must hold one weight for each of the 5 classes; got 2."),
+    "features would be overwritten": (["solve", "--features", "EMBEDDED", "--out", "EMBEDDED"], "--features, --out and --json must be different files."),
     "setting of a method not chosen": (["bench", "--set", "tim-gd.n_steps=3"], "none of the chosen methods (prototype,tim-adm) is 'tim-gd'."),
     "setting without value": (["bench", "--set", "n_steps"], "--set must look like temperature=10"),
     "bad value": (["bench", "--set", "n_steps=0"], "TimAdm: n_steps must be a whole number of at least 1; got 0."),

@@ -41,6 +41,11 @@ def test_task_depends_on_seed_and_number_only(table):
     assert not torch.equal(all_at_once, torch.cat(other.draw(range(100)), 1))
 
 
+def test_tasks_may_be_picked(table):
+    sampler = TaskSampler(table, SPEC)
+    assert torch.equal(sampler.draw(range(0, 10, 3))[0], sampler.draw(range(10))[0][::3])
+
+
 def test_every_class_and_every_sample_is_reached_evenly(table):
     sampler = TaskSampler(table, TaskSpec(n_way=4, n_shot=1, n_query=1, seed=3))
     support, query = sampler.draw(range(14_000))

@@ -90,9 +90,15 @@ def _truncate(path, n_bytes):
     path.write_bytes(path.read_bytes()[:-n_bytes])
 
 
-def _npz(path):
+def _npz(path, save=np.savez, **arrays):
     with path.open("wb") as file:
-        np.savez(file, features=FEATURES.numpy(), labels=LABELS.numpy())
+        save(file, **{"features": FEATURES.numpy(), "labels": LABELS.numpy(), **arrays})
+
+
+def _scramble(path):
+    content = bytearray(path.read_bytes())
+    content[80:120] = b"\xff" * 40
+    path.write_bytes(content)
 
 
 def _names(path, text):
@@ -118,8 +124,8 @@ BAD_FILES = {
     "NaN": (lambda path: _write(path, features=FEATURES / 0 * 0), r"features must be finite; got nan at index \(0, 0\)"),
     "base mean of another width": (lambda path: _write(path, base_mean=torch.ones(3)), r"base_mean must be \[4\] like the features; got float32 \[3\]"),
     "names that are no JSON": (lambda path: _names(path, "a,b"), r"class_names must be a JSON list of names; got 'a,b'"),
-    "text for labels": (lambda path: np.savez(path.open("wb"), features=FEATURES.numpy(), labels=np.array(list("abcdef"))), r"labels must hold numbers \(names of classes go into class_names\); got <U1"),
-    "damaged compressed npz": (lambda path: (np.savez_compressed(path.open("wb"), features=FEATURES.numpy(), labels=LABELS.numpy()), path.write_bytes(path.read_bytes()[:120] + b"\xff" * 40 + path.read_bytes()[160:])), r"truncated, damaged or pickled"),
+    "text for labels": (lambda path: _npz(path, labels=np.array(list("abcdef"))), r"labels must hold numbers \(names of classes go into class_names\); got <U1"),
+    "damaged compressed npz": (lambda path: (_npz(path, np.savez_compressed), _scramble(path)), r"truncated, damaged or pickled"),
     "a folder": (lambda path: path.mkdir(), r"a folder, not a feature file"),
     "NaN in the base mean": (lambda path: _write(path, base_mean=FEATURES[0] / 0 * 0), r"base_mean must be finite"),
     "flat 8-bit features": (lambda path: _write(path, features=torch.ones(6, dtype=torch.uint8), features_scale=torch.ones(6)), r"features must be \[N, D\]"),

@@ -1,10 +1,11 @@
 import csv
+import dataclasses
 import io
 
 import pytest
 import torch
 
-from infoshot import DataError, FeatureTable, TaskBatch, TimAdm, solve
+from infoshot import DataError, FeatureTable, Status, TaskBatch, TimAdm, solve
 from infoshot.label import label_table
 from infoshot.solvers import METHODS
 
@@ -50,6 +51,18 @@ def test_csv_names_label_and_runner_up(table):
         assert row["runner_up"] == f"class {labelling.classes[second[1]]}, or so"
         assert float(row["confidence"]) == pytest.approx(best[0].item(), abs=1e-6)
         assert float(row["margin"]) == pytest.approx((best[0] - best[1]).item(), abs=2e-6)
+
+
+def test_solve_that_went_wrong_labels_nothing(table, monkeypatch):
+    def overflowing(solver, tasks):
+        solution = solve(solver, tasks)
+        return dataclasses.replace(solution, status=torch.tensor([int(Status.NON_FINITE)]))
+
+    monkeypatch.setattr("infoshot.label.table.solve", overflowing)
+    with pytest.raises(
+        DataError, match="tim-adm went non-finite on this table; nothing was labelled"
+    ):
+        label_table(table[0], METHODS["tim-adm"])
 
 
 @pytest.mark.parametrize(

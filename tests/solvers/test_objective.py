@@ -82,6 +82,12 @@ def test_losses_equal_the_paper(terms):
         paper.tim_loss(p_s, y, p_q, **WEIGHTS, prior=prior), abs=1e-12
     )
     q = paper.q_step(p_q, beta=1.0, alpha=0.1)
+    cost = -WEIGHTS["beta"] * (q.mean(0) * np.log(prior)).sum()
+    log_q = torch.from_numpy(q)[None].log()
+    with_prior = adm_loss(*ours, log_q, **WEIGHTS, log_prior=log_prior)
+    assert with_prior.item() == pytest.approx(
+        paper.adm_loss(p_s, y, p_q, q, **WEIGHTS) + cost, abs=1e-12
+    )
     log_q = torch.from_numpy(q)[None].log()
     assert adm_loss(*ours, log_q, **WEIGHTS).item() == pytest.approx(
         paper.adm_loss(p_s, y, p_q, q, **WEIGHTS), abs=1e-12

@@ -38,6 +38,9 @@ def convergence_curve(
         ids = event.task_ids
         scores[ids, event.step] = accuracy(event.log_posterior(), query_labels[ids])
 
-    trace = solve(method.solver, tasks, record_trace=True, on_step=score).trace
+    solution = solve(method.solver, tasks, record_trace=True, on_step=score)
+    trace = solution.trace
     assert trace is not None
+    last = torch.minimum(torch.arange(scores.shape[1]), solution.n_steps.unsqueeze(-1))
+    scores = scores.gather(-1, last)  # a task that stopped keeps its accuracy
     return Curve(method.name, trace.seconds / n_tasks, scores, trace.mutual_information)

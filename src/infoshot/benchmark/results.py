@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
@@ -31,8 +32,17 @@ def environment(device: str = "cpu") -> dict[str, Any]:
 
 
 def rows_to_json(rows: Sequence[ResultRow]) -> str:
-    """Rows as a JSON list."""
-    return json.dumps([dataclasses.asdict(row) for row in rows], indent=1, allow_nan=True) + "\n"
+    """Rows as a JSON list; what is not known (the interval of one task) is null."""
+    entries = [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in dataclasses.asdict(row).items()
+        }
+        for row in rows
+    ]
+    return (
+        json.dumps(entries, indent=1, allow_nan=False, default=lambda array: array.tolist()) + "\n"
+    )
 
 
 def _processor() -> str:

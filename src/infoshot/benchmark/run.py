@@ -37,7 +37,7 @@ class Protocol:
         if self.n_threads is not None:
             checks.at_least("n_threads", self.n_threads, 1)
         checks.device(self.device)
-        method.solver.validate()
+        method.solver.validate(self.spec.n_way)
         TaskSampler(table, self.spec)
         prepare(table, method.preparation)
 
@@ -111,7 +111,7 @@ def _score_chunks(
     chunk_size = tasks_per_chunk(method.solver, one_task)
     n_threads = protocol.n_threads
     if n_threads is None:
-        n_threads = torch.get_num_threads() if protocol.device == "cpu" else 1
+        n_threads = torch.get_num_threads() if table.features.device.type == "cpu" else 1
 
     def score(chunk: range) -> Tensor:
         tasks, query_labels = gather_tasks(table, sampler, chunk)

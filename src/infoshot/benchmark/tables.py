@@ -1,5 +1,6 @@
 """Result rows as tables for people."""
 
+import math
 from collections.abc import Sequence
 
 from infoshot.types import ResultRow
@@ -19,6 +20,7 @@ def result_table(rows: Sequence[ResultRow]) -> tuple[list[str], Cells]:
         line = [method, str(ways), str(next(iter(of_line.values())).tasks)]
         for shot in shots:
             row = of_line[shot]
-            line += [f"{row.mean:.2f} ± {row.ci95:.2f}", f"{row.per_task_ms:.3g}"]
+            interval = "" if math.isnan(row.ci95) else f" ± {row.ci95:.2f}"
+            line += [f"{row.mean:.2f}{interval}", f"{row.per_task_ms:.3g}"]
         cells.append(line)
     return header, cells

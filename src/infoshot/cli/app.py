@@ -24,6 +24,9 @@ class _Group(TyperGroup):
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: complain("Warning", str(message))
                 return super().invoke(ctx)
+        except KeyboardInterrupt:
+            complain("Interrupted", "nothing else was written.")
+            raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", str(error))
             raise typer.Exit(2) from error

@@ -8,13 +8,8 @@ import typer
 
 from infoshot.benchmark import Protocol, result_table
 from infoshot.cli.cells import run_cells
-from infoshot.cli.console import (
-    dtype_by_name,
-    methods_with_settings,
-    numbers,
-    print_table,
-    stdout,
-)
+from infoshot.cli.console import print_table, stdout
+from infoshot.cli.options import dtype_by_name, methods_with_settings, numbers
 from infoshot.data import TaskSpec
 from infoshot.features import default_features_path, read_features
 
@@ -43,7 +38,8 @@ def bench(
 ) -> None:
     """Accuracy with 95% interval and time per task, over many random tasks.
 
-    Example: infoshot bench --features mine.safetensors --methods prototype,tim-adm --shots 1,5
+    Every class needs shots + queries labelled rows. Example: infoshot bench --features mine.npz
+    --methods prototype,tim-adm --shots 1,5
     """
     path = features or default_features_path()
     chosen = methods_with_settings(methods, settings or [])
@@ -68,4 +64,4 @@ def bench(
     title = f"{path.name}, {queries} queries per class: accuracy in %, 95% interval"
     print_table(header, lines, title=title)
     if json:
-        stdout().print(f"Rows written to {json}", highlight=False)
+        stdout().print(f"Rows written to {json}")

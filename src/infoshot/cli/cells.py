@@ -5,7 +5,7 @@ from pathlib import Path
 
 from infoshot.atomic import check_writable, write_atomically
 from infoshot.benchmark import Protocol, rows_to_json, run_cell
-from infoshot.cli.console import progress_bar
+from infoshot.cli.console import progress_bar, say
 from infoshot.features import digest
 from infoshot.solvers import Method
 from infoshot.types import FeatureTable, ResultRow
@@ -39,6 +39,8 @@ def run_cells(
                 on_progress=lambda n_done: progress.advance(bar, n_done),
             )
             rows.append(row)
+            if progress.disable:
+                say(f"{name}: {row.mean:.2f} after {row.seconds:.1f} s")
             if json:
                 write_atomically(json, rows_to_json(rows))
     return rows

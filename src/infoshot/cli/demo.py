@@ -55,12 +55,12 @@ def demo(
     title = "mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval"
     print_table(header, lines, title=title)
     console = stdout()
-    console.print("Solving some tasks step by step for the figure ...", highlight=False)
+    console.print("Solving some tasks step by step for the figure ...")
     curves = [
         convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS) for name in _TASKS
     ]
     figure = out / "convergence.png"
     title = f"5-way 1-shot, mini-ImageNet test classes, {_CURVE_TASKS} tasks"
     plot_convergence(curves, figure, title)
-    console.print(f"Accuracy and mutual information against time: {figure}", highlight=False)
-    console.print(_NEXT, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"Accuracy and mutual information against time: {figure}")
+    console.print(_NEXT, soft_wrap=True)

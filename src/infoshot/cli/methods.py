@@ -1,20 +1,26 @@
 """``infoshot methods``: what there is to choose from."""
 
 import json as json_format
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from infoshot.atomic import write_atomically
-from infoshot.cli.console import print_table
+from infoshot.cli.console import stdout
 from infoshot.solvers import METHODS
+
+_PREPARATION = {
+    "l2": "scaled to unit length",
+    "centred-l2": "minus the mean of the base classes, then scaled to unit length",
+}
 
 
 def list_methods(
     json: Annotated[Path | None, typer.Option(help="Write the list here as JSON.")] = None,
 ) -> None:
-    """The methods, what each assumes about the queries, and what it costs.
+    """The methods: what each assumes about the queries, what it costs, its settings.
 
     N samples, Q of them queries, K classes, features of width d. Example: infoshot methods
     """
@@ -31,5 +37,18 @@ def list_methods(
     ]
     if json:
         write_atomically(json, json_format.dumps(entries, indent=1) + "\n")
-    columns = ["method", "does", "assumes", "features", "cost"]
-    print_table(columns, [[str(entry[name]) for name in columns] for entry in entries])
+    for entry in entries:
+        stdout().print(_block(entry), soft_wrap=True)
+
+
+def _block(entry: Mapping[str, Any]) -> str:
+    """A few lines on one method, readable at any width."""
+    settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
+    lines = [
+        f"{entry['method']}: {entry['does']}",
+        f"  assumes   {entry['assumes']}",
+        f"  features  {_PREPARATION[entry['features']]}",
+        f"  cost      {entry['cost']}",
+        f"  settings  {settings}",
+    ]
+    return "\n".join(lines)

@@ -8,13 +8,8 @@ import typer
 
 from infoshot.atomic import check_writable, write_atomically
 from infoshot.checks import few_queries
-from infoshot.cli.console import (
-    complain,
-    dtype_by_name,
-    methods_with_settings,
-    print_table,
-    stdout,
-)
+from infoshot.cli.console import complain, print_table, stdout
+from infoshot.cli.options import dtype_by_name, methods_with_settings
 from infoshot.errors import InvalidArgumentError
 from infoshot.features import read_features
 from infoshot.label import Labelling, label_table
@@ -34,20 +29,23 @@ def solve_file(
 ) -> None:
     """Label everything unlabelled in one feature file, from the rows that have a label.
 
-    Works on any embedded data: images, text, audio. Example: infoshot solve --features
-    mine.safetensors --out labels.csv
+    Works on any embedded data: images, text, audio.
+
+    Example: infoshot solve --features mine.npz --out labels.csv
     """
     chosen, *others = methods_with_settings(method, settings or [])
     if others:
         raise InvalidArgumentError(f"--method must be one method; got '{method}'.")
-    for path in (out, json):
-        if path:
-            check_writable(path)
+    paths = [path for path in (features, out, json) if path]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise InvalidArgumentError("--features, --out and --json must be different files.")
+    for path in paths[1:]:
+        check_writable(path)
     labelling = label_table(
         read_features(features), chosen, device=device, dtype=dtype_by_name(dtype)
     )
     warning = few_queries(len(labelling.rows), len(labelling.classes))
-    if warning and method != "prototype":
+    if warning and chosen.transductive:
         complain("Warning", warning)
     write_atomically(out, labelling.to_csv())
     summary = _summary(labelling, chosen.name)
@@ -78,6 +76,5 @@ def _print(summary: dict[str, object], out: Path) -> None:
     stdout().print(
         f"{summary['labelled_now']} rows labelled from {summary['labelled_before']} with "
         f"{summary['method']}, mean confidence {summary['mean_confidence']:.3f}: {out}",
-        highlight=False,
         soft_wrap=True,
     )
