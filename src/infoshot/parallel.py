@@ -35,7 +35,8 @@ def map_chunks(
     """Apply ``work`` to every chunk and yield the results in order.
 
     Several chunks run on one core each, ``n_threads`` of them at a time; a single chunk may use
-    ``n_threads`` cores itself. So the results depend on the chunks, not on the number of threads.
+    ``n_threads`` cores itself. So the results depend on the chunks, not on the number of threads,
+    but for the rounding of a single chunk.
     """
     if len(chunks) == 1 or n_threads == 1:
         for chunk in chunks:

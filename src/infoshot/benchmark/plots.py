@@ -26,7 +26,7 @@ def plot_convergence(curves: Sequence[Curve], path: Path, title: str) -> None:
     for axes in (left, right):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("solving time per task (ms)")
+        axes.set_xlabel("time per task on one core, set-up included (ms)")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
     figure.suptitle(title)

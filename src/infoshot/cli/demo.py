@@ -22,7 +22,7 @@ _NEXT = """
 What to try next, with your own features X [N, D] and labels y [N], -1 for unlabelled
   numpy.savez("mine.npz", features=X, labels=y)          in Python: make a feature file
   infoshot solve --features mine.npz --out labels.csv    label every row whose label is -1
-  infoshot bench --features mine.npz                     this table, on your labelled rows
+  infoshot bench --features mine.npz                     this table, if every class has 20 labelled rows
   infoshot methods                                       what there is to choose from
 (in a clone, 'source .venv/bin/activate' first), or all in Python:
   from infoshot import TIMClassifier
@@ -60,7 +60,7 @@ def demo(
         convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS) for name in _TASKS
     ]
     figure = out / "convergence.png"
-    title = f"5-way 1-shot, mini-ImageNet test classes, {_CURVE_TASKS} tasks"
+    title = f"5-way 1-shot, mini-ImageNet test classes: mean and 95% band of {_CURVE_TASKS} tasks"
     plot_convergence(curves, figure, title)
     console.print(f"Accuracy and mutual information against time: {figure}")
     console.print(_NEXT, soft_wrap=True)

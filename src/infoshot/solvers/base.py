@@ -108,7 +108,7 @@ class Solver(ABC, Generic[StateT]):
 
     @abstractmethod
     def loss(self, task: TaskBatch, log_p_sup: Tensor, log_p_qry: Tensor) -> Tensor:
-        """Return what the method minimises, shape ``(task,)``; for traces."""
+        """Return the objective of the method, shape ``(task,)``; for traces."""
 
     @abstractmethod
     def working_set(self, task: TaskBatch) -> int:
