@@ -22,7 +22,7 @@ _NEXT = """
 What to try next, with your own features X [N, D] and labels y [N], -1 for unlabelled
   numpy.savez("mine.npz", features=X, labels=y)          in Python: make a feature file
   infoshot solve --features mine.npz --out labels.csv    label every row whose label is -1
-  infoshot bench --features mine.npz                     this table, if every class has 20 labelled rows
+  infoshot bench --features mine.npz                     this table (20 labelled rows per class)
   infoshot methods                                       what there is to choose from
 (in a clone, 'source .venv/bin/activate' first), or all in Python:
   from infoshot import TIMClassifier
