@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from infoshot.cli import bench, demo, methods, solve
+from infoshot.cli import bench, data, demo, methods, solve
 from infoshot.cli.console import complain, stdout
 from infoshot.errors import InfoshotError
 from infoshot.version import __version__
@@ -65,6 +65,7 @@ def options(
 
 
 app.command("demo")(demo.demo)
+app.add_typer(data.data, name="data")
 app.command("bench")(bench.bench)
 app.command("solve")(solve.solve_file)
 app.command("methods")(methods.list_methods)

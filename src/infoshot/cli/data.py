@@ -1,0 +1,76 @@
+"""``infoshot data inspect``: what a data set on disk holds."""
+
+import dataclasses
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infoshot.atomic import check_writable, write_atomically
+from infoshot.cli.console import print_table, progress_bar, stdout
+from infoshot.data import open_dataset
+from infoshot.data.inspect import Inspection, inspect_dataset
+
+_MOST_LINES = 10
+
+data = typer.Typer(help="Data sets on disk.", no_args_is_help=True)
+
+
+@data.command("inspect")
+def inspect(
+    dataset: Annotated[str, typer.Option(help="mini-imagenet, tiered-imagenet, cub or folder.")],
+    root: Annotated[Path, typer.Option(help="Class folders, CSV lists, tar archives, pickles.")],
+    splits: Annotated[
+        Path | None, typer.Option(help='JSON {"train": [classes], "val": [...], "test": [...]}.')
+    ] = None,
+    decode: Annotated[bool, typer.Option(help="Try to decode every image.")] = True,
+    json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
+) -> None:
+    """What is there, what is missing against the published counts, what does not decode.
+
+    Example: infoshot data inspect --dataset mini-imagenet --root data/mini-imagenet
+    """
+    if json:
+        check_writable(json)
+    found = open_dataset(dataset, root, splits)
+    with progress_bar() as progress:
+        bar = progress.add_task("decoding", total=len(found.found.records) if decode else 0)
+        inspection = inspect_dataset(
+            found, decode=decode, on_progress=lambda n_done: progress.advance(bar, n_done)
+        )
+    if json:
+        write_atomically(json, json_format.dumps(dataclasses.asdict(inspection), indent=1) + "\n")
+    _print(inspection, decode)
+
+
+def _print(inspection: Inspection, decode: bool) -> None:
+    console = stdout()
+    console.print(f"Layout: {inspection.layout}", highlight=False)
+    print_table(
+        ["split", "classes", "images", "published classes", "published images"],
+        [
+            [
+                count.split,
+                str(count.classes),
+                str(count.images),
+                str(count.published_classes or "-"),
+                str(count.published_images or "-"),
+            ]
+            for count in inspection.splits
+        ],
+    )
+    for title, lines in (
+        ("Classes that are missing", inspection.missing_classes),
+        ("Classes that belong to no split", inspection.unknown_classes),
+        ("Files that are no images by their name, ignored", inspection.ignored),
+        ("Images that do not decode", inspection.broken),
+    ):
+        if lines:
+            console.print(f"{title}: {len(lines)}", highlight=False)
+            for line in lines[:_MOST_LINES]:
+                console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+            if len(lines) > _MOST_LINES:
+                console.print(f"  ... {len(lines) - _MOST_LINES} more (--json has all)")
+    verdict = "complete" if inspection.complete else "not complete, see above"
+    console.print(f"The data set is {verdict}{'' if decode else ' (images were not decoded)'}.")

@@ -1,0 +1,178 @@
+"""Images on disk, wherever they lie: files, members of tar archives, arrays out of pickles.
+
+A record knows its class and where its bytes are; decoding turns it into RGB pixels. What cannot be
+decoded is named in one sentence.
+"""
+
+import io
+import os
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from infoshot.errors import DataError
+
+EXTENSIONS = frozenset(
+    ".jpg .jpeg .jpe .png .bmp .gif .webp .tif .tiff .ppm .pgm .pnm".split()  # noqa: SIM905
+)
+Pixels = NDArray[np.uint8]
+
+
+class Location(ABC):
+    """Where the bytes or the pixels of an image are."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What to call it in messages."""
+
+    @abstractmethod
+    def content(self) -> bytes:
+        """Everything that determines the pixels, for digests and for decoding."""
+
+    def pixels(self) -> Pixels:
+        """RGB pixels, ``(height, width, 3)``."""
+        return decode(self.content(), self.name)
+
+
+@final
+@dataclass(frozen=True)
+class FileLocation(Location):
+    """A file."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Return the path."""
+        return str(self.path)
+
+    def content(self) -> bytes:
+        """Read the file."""
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
+
+
+@final
+@dataclass(frozen=True)
+class SliceLocation(Location):
+    """A stretch of a larger file: a member of an uncompressed tar archive."""
+
+    path: Path
+    member: str
+    offset: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Return archive and member."""
+        return f"{self.path}:{self.member}"
+
+    def content(self) -> bytes:
+        """Read the stretch."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                content = file.read(self.size)
+        except OSError as error:
+            raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
+        if len(content) < self.size:
+            raise DataError(f"{self.name}: the archive ends before the image does.")
+        return content
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrayLocation(Location):
+    """A row of an array in memory: pixels, or an encoded image if the row is flat."""
+
+    source: str
+    row: Any
+
+    @property
+    def name(self) -> str:
+        """Return the file and the row."""
+        return self.source
+
+    def content(self) -> bytes:
+        """Return the bytes of the row."""
+        return np.ascontiguousarray(self.row, dtype=np.uint8).tobytes()
+
+    def pixels(self) -> Pixels:
+        """RGB pixels, as they are stored or decoded."""
+        row = np.asarray(self.row)
+        if row.ndim == 1:
+            return decode(self.content(), self.name)
+        if row.ndim != 3 or row.shape[2] != 3 or row.dtype != np.uint8:
+            raise DataError(
+                f"{self.name}: pixels must be uint8 [height, width, 3]; "
+                f"got {row.dtype} {list(row.shape)}."
+            )
+        return np.ascontiguousarray(row)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageRecord:
+    """One image of a data set: its class, its place among them, and where it is.
+
+    ``key`` orders the images of a class the same way in every layout.
+    """
+
+    class_name: str
+    key: str
+    location: Location
+
+
+def decode(content: bytes, name: str) -> Pixels:
+    """RGB pixels of an encoded image of any kind Pillow knows.
+
+    Greyscale, palette and CMYK images become RGB, transparency is laid on black, 16 bits become 8,
+    the first frame of an animation is taken.
+
+    Raises
+    ------
+    DataError
+        If the bytes are no image, or not a whole one; the sentence names it.
+    """
+    if not content:
+        raise DataError(f"{name}: the file is empty.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            warnings.simplefilter("ignore", UserWarning)  # broken EXIF and the like
+            with Image.open(io.BytesIO(content)) as image:
+                image.load()
+                return np.asarray(_rgb(image))
+    except UnidentifiedImageError as error:
+        raise DataError(f"{name}: not an image, or of a kind that cannot be read.") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{name}: too large to be a photo ({error}).") from error
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise DataError(f"{name}: cannot be decoded ({error}).") from error
+
+
+def is_image_name(name: str | os.PathLike[str]) -> bool:
+    """Whether a name ends like an image's; hidden files are none."""
+    path = Path(name)
+    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16") or image.mode == "I":
+        values = np.asarray(image, dtype=np.float64)
+        image = Image.fromarray((values / 257).clip(0, 255).astype(np.uint8))
+    elif image.mode == "F":
+        raise ValueError("floating-point pixels have no known range")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        ground = Image.new("RGBA", layer.size, (0, 0, 0, 255))
+        image = Image.alpha_composite(ground, layer)
+    return image.convert("RGB")

@@ -1,0 +1,106 @@
+"""What is there, what is missing against the published counts, and what does not decode."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from infoshot.data.datasets import ImageDataset
+from infoshot.data.images import ImageRecord
+from infoshot.data.splits import SPLITS
+from infoshot.errors import DataError
+
+
+@dataclass(frozen=True)
+class SplitCount:
+    """Classes and images of a split, beside what was published (0 where nothing was)."""
+
+    split: str
+    classes: int
+    images: int
+    published_classes: int
+    published_images: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Everything to know before training on a data set."""
+
+    layout: str
+    splits: list[SplitCount]
+    missing_classes: list[str]
+    unknown_classes: list[str]
+    ignored: list[str]
+    broken: list[str]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing or broken."""
+        counts = all(
+            (count.classes, count.images) == (count.published_classes, count.published_images)
+            for count in self.splits
+            if count.published_classes
+        )
+        return counts and not self.missing_classes and not self.broken
+
+
+def inspect_dataset(
+    dataset: ImageDataset,
+    *,
+    decode: bool = True,
+    n_threads: int = 4,
+    on_progress: Callable[[int], None] = lambda n_done: None,
+) -> Inspection:
+    """Count everything and, unless told not to, decode every image.
+
+    Parameters
+    ----------
+    dataset
+        What was found.
+    decode
+        Try to decode every image; without it ``broken`` is empty.
+    n_threads
+        Threads that decode; Pillow releases Python's lock.
+    on_progress
+        Called with the number of images tried since the last call.
+    """
+    counts = dataset.counts()
+    published = dataset.spec.published
+    splits = [
+        SplitCount(
+            split,
+            len(counts.get(split, {})),
+            sum(counts.get(split, {}).values()),
+            *published.get(split, (0, 0)),
+        )
+        for split in SPLITS
+        if split in counts or split in published
+    ]
+    return Inspection(
+        layout=dataset.found.layout,
+        splits=splits,
+        missing_classes=dataset.missing_classes(),
+        unknown_classes=sorted(counts.get("", {})),
+        ignored=dataset.found.ignored,
+        broken=_broken(dataset.found.records, n_threads, on_progress) if decode else [],
+    )
+
+
+def _broken(
+    records: Sequence[ImageRecord], n_threads: int, on_progress: Callable[[int], None]
+) -> list[str]:
+    """Sentences about the images that do not decode, in their order."""
+    sentences = []
+    with ThreadPoolExecutor(n_threads) as pool:
+        for sentence in pool.map(_try, records):
+            on_progress(1)
+            if sentence:
+                sentences.append(sentence)
+    return sentences
+
+
+def _try(record: ImageRecord) -> str | None:
+    try:
+        record.location.pixels()
+    except DataError as error:
+        return str(error)
+    return None

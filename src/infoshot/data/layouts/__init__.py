@@ -1,0 +1,1 @@
+"""The shapes in which image data sets circulate, one file each."""
