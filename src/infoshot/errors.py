@@ -17,5 +17,9 @@ class DataError(InfoshotError):
     """A file or a data set does not hold what it should."""
 
 
+class MissingDependencyError(InfoshotError, ImportError):
+    """An optional package is needed and not installed; the message has the install command."""
+
+
 class NonFiniteWarning(RuntimeWarning):
     """A solve ended with values that are not finite."""

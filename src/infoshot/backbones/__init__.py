@@ -1,0 +1,13 @@
+"""Networks that map images to features."""
+
+from infoshot.backbones.base import Backbone, InputSpec
+from infoshot.backbones.registry import BACKBONES, PRETRAINED, make_backbone, pretrained_backbone
+
+__all__ = [
+    "BACKBONES",
+    "PRETRAINED",
+    "Backbone",
+    "InputSpec",
+    "make_backbone",
+    "pretrained_backbone",
+]

