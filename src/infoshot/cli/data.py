@@ -46,7 +46,7 @@ def inspect(
 
 def _print(inspection: Inspection, decode: bool) -> None:
     console = stdout()
-    console.print(f"Layout: {inspection.layout}", highlight=False)
+    console.print(f"Layout: {inspection.layout}")
     print_table(
         ["split", "classes", "images", "published classes", "published images"],
         [
@@ -67,9 +67,9 @@ def _print(inspection: Inspection, decode: bool) -> None:
         ("Images that do not decode", inspection.broken),
     ):
         if lines:
-            console.print(f"{title}: {len(lines)}", highlight=False)
+            console.print(f"{title}: {len(lines)}")
             for line in lines[:_MOST_LINES]:
-                console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+                console.print(f"  {line}", soft_wrap=True)
             if len(lines) > _MOST_LINES:
                 console.print(f"  ... {len(lines) - _MOST_LINES} more (--json has all)")
     verdict = "complete" if inspection.complete else "not complete, see above"
