@@ -1,0 +1,136 @@
+import os
+import pickle
+
+import pytest
+import torch
+
+from infoshot import DataError
+from infoshot.atomic import write_atomically
+from infoshot.backbones import make_backbone
+from infoshot.backbones.checkpoints import import_checkpoint, load_checkpoint, save_checkpoint
+
+
+@pytest.fixture
+def conv4():
+    torch.manual_seed(0)
+    return make_backbone("conv4").eval()
+
+
+def _same(first, second):
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        return torch.equal(first(images), second(images))
+
+
+def test_saved_and_loaded_it_is_the_same_network(conv4, tmp_path):
+    digest = save_checkpoint(
+        tmp_path / "c", "conv4", conv4, class_names=("a", "b"), config={"lr": 0.1}
+    )
+    checkpoint = load_checkpoint(tmp_path / "c")
+    assert _same(checkpoint.backbone, conv4)
+    assert not checkpoint.backbone.training
+    assert checkpoint.digest == digest
+    assert checkpoint.class_names == ("a", "b")
+    assert checkpoint.config == {"lr": 0.1}
+    names = ["checkpoint.json", f"weights-{digest[:16]}.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "c").iterdir()) == names
+
+
+def test_digest_follows_the_weights(conv4, tmp_path):
+    before = save_checkpoint(tmp_path / "a", "conv4", conv4)
+    assert save_checkpoint(tmp_path / "b", "conv4", conv4) == before
+    with torch.no_grad():
+        next(conv4.parameters()).add_(1e-6)
+    assert save_checkpoint(tmp_path / "c", "conv4", conv4) != before
+
+
+@pytest.mark.parametrize("name", ["resnet18", "wrn28-10"])
+def test_release_layout_is_imported(name, tmp_path):
+    backbone = make_backbone(name).eval()
+    head = {"resnet18": "fc", "wrn28-10": "linear"}[name]
+    weights = {f"module.{key}": value for key, value in backbone.state_dict().items()}
+    weights[f"module.{head}.weight"] = torch.rand(64, backbone.feature_dim)
+    weights[f"module.{head}.bias"] = torch.rand(64)
+    path = tmp_path / "best.pth.tar"
+    torch.save({"epoch": 90, "state_dict": weights, "best_prec1": torch.tensor(0.6)}, path)
+    assert _same(import_checkpoint(path, name).backbone, backbone)
+
+
+def _change(path, change):
+    path.write_bytes(change(path.read_bytes()))
+
+
+def _weights(folder):
+    return next(folder.glob("weights-*.safetensors"))
+
+
+BAD = {
+    "no folder": (lambda folder: None, "so the folder is not a checkpoint"),
+    "no weights": (lambda folder: _weights(folder).unlink(), r"weights-\w+\.safetensors: there is no such file"),
+    "truncated weights": (lambda folder: _change(_weights(folder), lambda b: b[:-50]), "truncated or changed"),
+    "changed weights": (lambda folder: _change(_weights(folder), lambda b: b[:-1] + b"x"), "truncated or changed"),
+    "half a description": (lambda folder: _change(folder / "checkpoint.json", lambda b: b[:30]), "not the description of a checkpoint"),
+    "another backbone": (lambda folder: _change(folder / "checkpoint.json", lambda b: b.replace(b'"conv4"', b'"resnet18"')), r"not weights of resnet18: \d+ missing, \d+ unknown, 0 of another shape"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_checkpoints_get_one_clear_sentence(case, conv4, tmp_path):
+    folder = tmp_path / "c"
+    if case != "no folder":
+        save_checkpoint(folder, "conv4", conv4)
+    make, message = BAD[case]
+    make(folder)
+    with pytest.raises(DataError, match=message) as caught:
+        load_checkpoint(folder)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class _Malicious:
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.marker),)
+
+
+def test_import_runs_nothing(tmp_path):
+    marker, path = tmp_path / "executed", tmp_path / "evil.pth"
+    torch.save({"state_dict": _Malicious(marker)}, path)
+    with pytest.raises(DataError, match=r"evil\.pth: refused or not a whole file of weights"):
+        import_checkpoint(path, "conv4")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello" * 50, pickle.dumps([1])])
+def test_import_of_something_else_is_refused(content, tmp_path):
+    path = tmp_path / "x.pth"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"x\.pth: "):
+        import_checkpoint(path, "conv4")
+
+
+@pytest.mark.parametrize("dies_at", [0, 1])
+def test_killed_writer_leaves_the_old_checkpoint(dies_at, conv4, tmp_path, monkeypatch):
+    save_checkpoint(tmp_path / "c", "conv4", conv4)
+    done = []
+
+    def dying(path, content):
+        if len(done) == dies_at:
+            raise SystemExit("killed")
+        done.append(path)
+        write_atomically(path, content)
+
+    monkeypatch.setattr("infoshot.backbones.checkpoints.write_atomically", dying)
+    with pytest.raises(SystemExit):
+        save_checkpoint(tmp_path / "c", "conv4", make_backbone("conv4"))
+    assert _same(load_checkpoint(tmp_path / "c").backbone, conv4)
+
+
+def test_old_weights_are_cleared_away(conv4, tmp_path):
+    save_checkpoint(tmp_path / "c", "conv4", conv4)
+    other = make_backbone("conv4").eval()
+    save_checkpoint(tmp_path / "c", "conv4", other)
+    assert len(list((tmp_path / "c").iterdir())) == 2
+    assert _same(load_checkpoint(tmp_path / "c").backbone, other)
