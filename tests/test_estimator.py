@@ -210,12 +210,11 @@ def test_lists_of_text_keep_their_markers(digits, marker):
     assert fitted.classes_.tolist() == [f"digit {k}" for k in range(10)]
 
 
-@pytest.mark.parametrize("marker", ["-1", "nan", "None"])
-def test_markers_that_became_text_are_refused(marker):
-    with pytest.raises(
-        InvalidArgumentError, match=rf"y holds the text '{marker}'; mark the unlabelled"
-    ):
-        TIMClassifier().fit(np.eye(4), np.array(["a", "b", marker, marker]))
+@pytest.mark.parametrize("marker", ["-1", "nan", "None", ""])
+@pytest.mark.parametrize("container", [np.array, list])
+def test_markers_that_became_text_are_refused(marker, container):
+    with pytest.raises(InvalidArgumentError, match=rf"y holds the text '{marker}'; mark the"):
+        TIMClassifier().fit(np.eye(4), container(["a", "b", marker, marker]))
 
 
 def test_prototype_method_looks_at_every_row_by_itself(digits):

@@ -41,4 +41,4 @@ def test_commands_of_the_readme_exist():
         assert f"\n{target}:" in makefile
     app = (ROOT / "src/infoshot/cli/app.py").read_text()
     for command in re.findall(r"^infoshot (\w+)", README, re.MULTILINE):
-        assert f'app.command("{command}")' in app
+        assert f'app.command("{command}")' in app or f'name="{command}"' in app

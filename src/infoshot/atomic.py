@@ -3,7 +3,7 @@
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,23 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise ``DataError`` now if :func:`write_atomically` would fail later; changes nothing."""
     with _temporary_beside(Path(path)) as temporary:
         temporary.touch(exist_ok=False)
+
+
+def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> None:
+    """Raise ``DataError`` if an output cannot be written, or would replace what is read.
+
+    An output must not be an input, another output, or a file that lies in a folder of input.
+    """
+    taken = {path.resolve() for path in inputs}
+    for output in outputs:
+        if output is None:
+            continue
+        resolved = output.resolve()
+        inside = resolved.exists() and any(path in resolved.parents for path in taken)
+        if resolved in taken or inside:
+            raise DataError(f"{output}: would replace a file that is read or written already.")
+        taken.add(resolved)
+        check_writable(output)
 
 
 @contextmanager

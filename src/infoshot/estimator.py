@@ -43,6 +43,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     balance: with as many rows of every class, or in the proportions of ``class_prior``. Without
     unlabelled rows it is the nearest-prototype classifier.
 
+    Parameters that the chosen method does not have are not used.
+
     Parameters
     ----------
     method
@@ -308,13 +310,13 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - what JSON does not know
 
 def _is_unlabelled(y: Array) -> Array:
     """Mask of the rows without a label: -1, or ``None`` and NaN among objects."""
+    if y.dtype.kind in "USO":
+        for marker in {"-1", "nan", "None", ""} & {label for label in y if isinstance(label, str)}:
+            raise InvalidArgumentError(
+                f"y holds the text '{marker}'; mark the unlabelled by None (in a list or an object "
+                "array), or give the class another name."
+            )
     if y.dtype.kind in "US":
-        for marker in ("-1", "nan", "None"):
-            if (y == np.array(marker, dtype=y.dtype.kind)).any():
-                raise InvalidArgumentError(
-                    f"y holds the text '{marker}'; mark the unlabelled by None in an object array, "
-                    "or give the class another name."
-                )
         return np.zeros(len(y), dtype=bool)
     if y.dtype == object:
         return np.array([label is None or label != label or label == -1 for label in y], dtype=bool)

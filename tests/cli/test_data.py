@@ -60,10 +60,14 @@ def test_inspect_without_decoding_says_so(root):
         (["--dataset", "pets", "--root", "."], "Unknown dataset 'pets'."),
         (["--dataset", "folder", "--root", "nowhere"], "nowhere: there is no such folder."),
         (["--dataset", "folder", "--root", ".", "--json", "no/x.json"], "cannot be written"),
+        (["--dataset", "folder", "--root", ".", "--json", "c/a.png"], "would replace a file"),
+        (["--dataset", "folder", "--root", "c/a.png"], "a file, not a folder."),
     ],
 )
 def test_bad_input_gets_one_sentence(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "a.png").touch()
     result = run("inspect", *arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: ")

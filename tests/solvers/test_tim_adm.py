@@ -46,7 +46,7 @@ ABLATION = {
     "no support term": ({"cross_entropy_weight": 0.0}, {"lam": 0.0}),
     "a prior": (
         {"class_prior": [3.0, 1.0, 1.0]},
-        {"prior": np.array([0.6, 0.2, 0.2]), "step_size": 0.3},
+        {"prior": np.array([0.6, 0.2, 0.2]), "step_size": 0.6},
     ),
     "a prior, whole steps": (
         {"class_prior": [3.0, 1.0, 1.0], "prototype_step_size": 1.0},
@@ -143,6 +143,12 @@ def test_answer_with_a_prior_does_not_hang_on_the_number_of_steps(prior, real_ta
         for n in (150, 151)
     ]
     assert (whole[0] - whole[1]).abs().max() > 0.05
+
+
+def test_uniform_prior_changes_nothing(real_tasks):
+    tasks, _ = real_tasks
+    with_prior = solve(TimAdm(class_prior=[2] * 5), tasks).probabilities
+    torch.testing.assert_close(with_prior, solve(TimAdm(), tasks).probabilities, atol=1e-6, rtol=0)
 
 
 def test_class_that_nothing_pulls_stays_where_it_is():

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from infoshot.atomic import write_atomically
 from infoshot.backbones.base import Backbone
-from infoshot.backbones.registry import make_backbone
+from infoshot.backbones.registry import make_backbone, pretrained_backbone
 from infoshot.errors import DataError
 
 DESCRIPTION_NAME = "checkpoint.json"
@@ -59,8 +59,7 @@ def save_checkpoint(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: cannot be made a folder ({error.strerror}).") from error
-    tensors = {name: value.detach().cpu().contiguous() for name, value in _state(backbone).items()}
-    content = save(tensors)
+    content = _content(backbone)
     digest = hashlib.sha256(content).hexdigest()
     description = {
         "format": _FORMAT,
@@ -105,6 +104,12 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     )
 
 
+def pretrained_checkpoint(name: str) -> Checkpoint:
+    """Return a backbone whose weights arrive with the install."""
+    backbone = pretrained_backbone(name)
+    return Checkpoint(name, backbone, _digest(backbone))
+
+
 def import_checkpoint(path: Path, backbone_name: str) -> Checkpoint:
     """Read a PyTorch file of weights, such as the authors' release, for a backbone of ours.
 
@@ -126,8 +131,7 @@ def import_checkpoint(path: Path, backbone_name: str) -> Checkpoint:
     weights = {str(name).removeprefix("module."): value for name, value in weights.items()}
     weights = {name: v for name, v in weights.items() if not name.startswith(_CLASSIFIERS)}
     backbone = _with_weights(backbone_name, weights, path)
-    digest = hashlib.sha256(save({k: v.contiguous() for k, v in _state(backbone).items()}))
-    return Checkpoint(backbone_name, backbone, digest.hexdigest())
+    return Checkpoint(backbone_name, backbone, _digest(backbone))
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -147,6 +151,15 @@ def _description(path: Path) -> dict[str, Any]:
 
 def _weights_path(folder: Path, digest: str) -> Path:
     return folder / f"weights-{digest[:16]}.safetensors"
+
+
+def _content(backbone: Backbone) -> bytes:
+    tensors = {name: value.detach().cpu().contiguous() for name, value in _state(backbone).items()}
+    return save(tensors)
+
+
+def _digest(backbone: Backbone) -> str:
+    return hashlib.sha256(_content(backbone)).hexdigest()
 
 
 def _state(backbone: Backbone) -> dict[str, Tensor]:

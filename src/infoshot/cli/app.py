@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from infoshot.cli import bench, data, demo, methods, solve
+from infoshot.cli import bench, data, demo, extract, methods, solve
 from infoshot.cli.console import complain, stdout
 from infoshot.errors import InfoshotError
 from infoshot.version import __version__
@@ -25,7 +25,7 @@ class _Group(TyperGroup):
                 warnings.showwarning = lambda message, *_: complain("Warning", str(message))
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            complain("Interrupted", "nothing else was written.")
+            complain("Interrupted", "what was finished stays where it was written.")
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", str(error))
@@ -66,6 +66,7 @@ def options(
 
 app.command("demo")(demo.demo)
 app.add_typer(data.data, name="data")
+app.command("extract")(extract.extract)
 app.command("bench")(bench.bench)
 app.command("solve")(solve.solve_file)
 app.command("methods")(methods.list_methods)

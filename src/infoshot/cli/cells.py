@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from infoshot.atomic import check_writable, write_atomically
+from infoshot.atomic import check_outputs, write_atomically
 from infoshot.benchmark import Protocol, rows_to_json, run_cell
 from infoshot.cli.console import progress_bar, say
 from infoshot.features import digest
@@ -20,8 +20,7 @@ def run_cells(
     """Check all cells, then run them; after each the rows so far are in ``json``."""
     for method, protocol in cells:
         protocol.validate(table, method)
-    if json:
-        check_writable(json)
+    check_outputs([path], [json])
     sha256 = digest(path)
     rows: list[ResultRow] = []
     with progress_bar() as progress:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import check_writable, write_atomically
+from infoshot.atomic import check_outputs, write_atomically
 from infoshot.cli.console import print_table, progress_bar, stdout
 from infoshot.data import open_dataset
 from infoshot.data.inspect import Inspection, inspect_dataset
@@ -19,10 +19,13 @@ data = typer.Typer(help="Data sets on disk.", no_args_is_help=True)
 
 @data.command("inspect")
 def inspect(
-    dataset: Annotated[str, typer.Option(help="mini-imagenet, tiered-imagenet, cub or folder.")],
+    dataset: Annotated[
+        str, typer.Option(help="mini-imagenet, tiered-imagenet, cub, or folder: any class folders.")
+    ],
     root: Annotated[Path, typer.Option(help="Class folders, CSV lists, tar archives, pickles.")],
     splits: Annotated[
-        Path | None, typer.Option(help='JSON {"train": [classes], "val": [...], "test": [...]}.')
+        Path | None,
+        typer.Option(help='JSON file: {"train": classes, "val": classes, "test": classes}.'),
     ] = None,
     decode: Annotated[bool, typer.Option(help="Try to decode every image.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
@@ -31,8 +34,7 @@ def inspect(
 
     Example: infoshot data inspect --dataset mini-imagenet --root data/mini-imagenet
     """
-    if json:
-        check_writable(json)
+    check_outputs([root], [json])
     found = open_dataset(dataset, root, splits)
     with progress_bar() as progress:
         bar = progress.add_task("decoding", total=len(found.found.records) if decode else 0)

@@ -37,8 +37,9 @@ def list_methods(
     ]
     if json:
         write_atomically(json, json_format.dumps(entries, indent=1) + "\n")
+    stdout().print("Costs: N samples, Q of them queries, K classes, features of width d.\n")
     for entry in entries:
-        stdout().print(_block(entry), soft_wrap=True)
+        stdout().print(_block(entry))
 
 
 def _block(entry: Mapping[str, Any]) -> str:

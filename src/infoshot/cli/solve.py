@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import check_writable, write_atomically
+from infoshot.atomic import check_outputs, write_atomically
 from infoshot.checks import few_queries
 from infoshot.cli.console import complain, print_table, stdout
 from infoshot.cli.options import dtype_by_name, methods_with_settings
@@ -36,11 +36,7 @@ def solve_file(
     chosen, *others = methods_with_settings(method, settings or [])
     if others:
         raise InvalidArgumentError(f"--method must be one method; got '{method}'.")
-    paths = [path for path in (features, out, json) if path]
-    if len({path.absolute() for path in paths}) < len(paths):
-        raise InvalidArgumentError("--features, --out and --json must be different files.")
-    for path in paths[1:]:
-        check_writable(path)
+    check_outputs([features], [out, json])
     labelling = label_table(
         read_features(features), chosen, device=device, dtype=dtype_by_name(dtype)
     )

@@ -157,7 +157,9 @@ def open_dataset(name: str, root: Path, split_file: Path | None = None) -> Image
         raise InvalidArgumentError(unknown_name("dataset", name, DATASETS))
     spec = DATASETS[name]
     if not root.is_dir():
-        raise DataError(f"{root}: there is no such folder.")
+        raise DataError(
+            f"{root}: {'a file, not a' if root.exists() else 'there is no such'} folder."
+        )
     for layout in spec.layouts:
         found = layout(root)
         if found is not None and found.records:

@@ -100,7 +100,7 @@ class TaskSampler:
             raise DataError(
                 f"sample_tasks: n_shot + n_query must be at most {available} for class '{name}' "
                 f"(it has {available} samples); got {spec.n_shot} + {spec.n_query}. "
-                "Lower n_query or use another table."
+                "Lower n_query (--queries), or use a table with more labelled samples."
             )
 
 

@@ -59,8 +59,9 @@ class TimAdm(TimSolver[_AdmState]):
     n_steps
         Alternations per task.
     prototype_step_size
-        How far the weights go towards the closed-form update. ``None``: all the way, as published;
-        with a class prior 0.3, since whole steps then often swing between two states for ever.
+        How far the weights go towards the closed-form update. ``None``: all the way, as published,
+        less the more skewed the class prior is (K times its smallest share, at least 0.3), since
+        whole steps then often swing between two states for ever.
     linearized
         Keep the linearised part of the weight update. ``False`` is the paper's remark in its
         appendix: a soft k-means step, which loses accuracy.
@@ -162,7 +163,10 @@ class TimAdm(TimSolver[_AdmState]):
     def _step_size(self) -> float:
         if self.prototype_step_size is not None:
             return self.prototype_step_size
-        return 1.0 if self.class_prior is None else 0.3
+        if self.class_prior is None:
+            return 1.0
+        rarest = len(self.class_prior) * min(self.class_prior) / sum(self.class_prior)
+        return max(0.3, float(rarest))
 
     def _logits(self, state: _AdmState) -> Tensor:
         """Scores with classes as rows, ``(task, class, sample)``, see [POSTERIOR]."""
