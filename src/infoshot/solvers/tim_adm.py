@@ -16,7 +16,7 @@ coefficients are stored, scores come from the Gram matrix, and a step costs 2 N 
 is taken: Gram up to about N = d, with many steps and classes up to 2 d. Classes are rows
 throughout.
 
-Prefer it to TIM-GD: equal accuracy, some fifty times faster. Reference: [Boudiaf2020]_ in
+Prefer it to TIM-GD: equal accuracy, some forty times faster. Reference: [Boudiaf2020]_ in
 ``objective.py``, Propositions 1 and 2.
 """
 
