@@ -145,6 +145,17 @@ def test_tiered_pickles(tmp_path):
     assert dataset.missing_classes() == []
 
 
+def test_tiered_pickles_without_names_keep_their_splits_apart(tmp_path):
+    for split in ("train", "test"):
+        image = np.frombuffer(_png(_pixels("n1", 0)), dtype=np.uint8)
+        (tmp_path / f"{split}_images_png.pkl").write_bytes(pickle.dumps([image]))
+        labels = {"label_specific": np.array([0])}
+        (tmp_path / f"{split}_labels.pkl").write_bytes(pickle.dumps(labels))
+    dataset = open_dataset("tiered-imagenet", tmp_path)
+    assert dataset.split("train").class_names == ["train class 0"]
+    assert dataset.split("test").class_names == ["test class 0"]
+
+
 def test_cub_official_tree_and_class_folders_agree(tmp_path):
     folders = [f"{i + 1:03d}.Bird_{i}" for i in range(8)]
     official = tmp_path / "official"
@@ -252,7 +263,7 @@ BAD = {
     "truncated pickle": (lambda root: (mini_pickles(root), (root / "mini-imagenet-cache-val.pkl").write_bytes(b"\x80\x05")), r"cache-val\.pkl: refused or not a whole pickle"),
     "pickle of something else": (lambda root: (root / "mini-imagenet-cache-val.pkl").write_bytes(pickle.dumps([1, 2])), r"must hold image_data \[N, H, W, 3\] and class_dict"),
     "list with three columns": (lambda root: (root / "train.csv").write_text("a.jpg,n1,extra\n"), r"train\.csv: line 1 must be 'filename,label'; got 'a.jpg,n1,extra'"),
-    "class in two lists": (lambda root: ((root / "train.csv").write_text("a.jpg,n1\n"), (root / "val.csv").write_text("b.jpg,n1\n")), r"val\.csv: a class must be in one split only; 'n1' is in train.csv too"),
+    "class in two lists": (lambda root: ((root / "train.csv").write_text("a.jpg,n1\n"), (root / "val.csv").write_text("b.jpg,n1\n")), r"val\.csv: a class must be in one split only; 'n1' is in train and val"),
     "class in two split folders": (lambda root: (_write(root / "train" / "c" / "a.png", b"x"), _write(root / "val" / "c" / "b.png", b"x")), r"a class must be in one split only; 'c' is in train and val"),
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from infoshot.data.images import FileLocation, ImageRecord, is_image_name
-from infoshot.data.layouts.found import Found
+from infoshot.data.layouts.found import Found, claim_split
 from infoshot.errors import DataError
 
 SPLIT_FOLDERS = {
@@ -25,29 +25,20 @@ def find_class_folders(root: Path) -> Found | None:
         parts = [(split, folder) for split, folder in sorted(splits.items())]
     else:
         parts = [("", tops.get("images", root))]
-    found = Found("class folders", [], {}, [])
+    records: list[ImageRecord] = []
+    ignored: list[str] = []
     split_of_class: dict[str, str] = {}
     for split, folder in parts:
         for class_folder in _folders(folder):
             files = [file for file in _entries(class_folder) if file.is_file()]
             images = [file for file in files if is_image_name(file)]
-            found.ignored.extend(str(file) for file in files if file not in set(images))
-            found.records.extend(
+            ignored += [str(file) for file in files if not is_image_name(file)]
+            records += [
                 ImageRecord(class_folder.name, file.name, FileLocation(file)) for file in images
-            )
+            ]
             if images and split:
-                _claim(split_of_class, class_folder.name, split, root)
-    if not found.records:
-        return None
-    return Found(found.layout, found.records, split_of_class, found.ignored)
-
-
-def _claim(split_of_class: dict[str, str], class_name: str, split: str, root: Path) -> None:
-    before = split_of_class.setdefault(class_name, split)
-    if before != split:
-        raise DataError(
-            f"{root}: a class must be in one split only; '{class_name}' is in {before} and {split}."
-        )
+                claim_split(split_of_class, class_folder.name, split, root)
+    return Found("class folders", records, split_of_class, ignored) if records else None
 
 
 def _folders(root: Path) -> list[Path]:

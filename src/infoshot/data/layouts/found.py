@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infoshot.data.images import ImageRecord
+from infoshot.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,3 +18,15 @@ class Found:
     records: list[ImageRecord]
     split_of_class: Mapping[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
+
+
+def claim_split(
+    split_of_class: dict[str, str], class_name: str, split: str, source: object
+) -> None:
+    """Put a class into a split, or raise ``DataError`` if ``source`` has it in another one too."""
+    before = split_of_class.setdefault(class_name, split)
+    if before != split:
+        raise DataError(
+            f"{source}: a class must be in one split only; "
+            f"'{class_name}' is in {before} and {split}."
+        )

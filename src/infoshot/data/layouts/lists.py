@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 from infoshot.data.images import FileLocation, ImageRecord
-from infoshot.data.layouts.found import Found
+from infoshot.data.layouts.found import Found, claim_split
 from infoshot.errors import DataError
 
 SPLITS = ("train", "val", "test")
@@ -20,11 +20,7 @@ def find_lists(root: Path) -> Found | None:
     split_of_class: dict[str, str] = {}
     for split, path in lists.items():
         for filename, label in _rows(path):
-            before = split_of_class.setdefault(label, split)
-            if before != split:
-                raise DataError(
-                    f"{path}: a class must be in one split only; '{label}' is in {before}.csv too."
-                )
+            claim_split(split_of_class, label, split, path)
             location = FileLocation(_locate(folder, filename, label))
             records.append(ImageRecord(label, location.path.name, location))
     return Found("image folder with CSV lists", records, split_of_class)

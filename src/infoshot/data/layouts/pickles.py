@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from infoshot.data.images import ArrayLocation, ImageRecord
-from infoshot.data.layouts.found import Found
+from infoshot.data.layouts.found import Found, claim_split
 from infoshot.errors import DataError
 
 SPLITS = ("train", "val", "test")
@@ -59,23 +59,23 @@ def find_mini_pickles(root: Path) -> Found | None:
     paths = {split: path for split, path in paths.items() if path.is_file()}
     if not paths:
         return None
-    found = Found("mini-imagenet-cache pickles", [], dict[str, str]())
+    records: list[ImageRecord] = []
     split_of_class: dict[str, str] = {}
     for split, path in paths.items():
         content = read_pickle(path)
         try:
             images, classes = content["image_data"], content["class_dict"]
             for class_name, rows in classes.items():
-                split_of_class[str(class_name)] = split
+                claim_split(split_of_class, str(class_name), split, path)
                 for row in rows:
                     location = ArrayLocation(f"{path}[{int(row)}]", images[int(row)])
-                    found.records.append(ImageRecord(str(class_name), f"{int(row):08d}", location))
+                    records.append(ImageRecord(str(class_name), f"{int(row):08d}", location))
         except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
             raise DataError(
                 f"{path}: must hold image_data [N, H, W, 3] and class_dict (class to rows); "
                 f"got something else ({error!r})."
             ) from error
-    return Found(found.layout, found.records, split_of_class)
+    return Found("mini-imagenet-cache pickles", records, split_of_class)
 
 
 def find_tiered_pickles(root: Path) -> Found | None:
@@ -87,24 +87,25 @@ def find_tiered_pickles(root: Path) -> Found | None:
     records: list[ImageRecord] = []
     split_of_class: dict[str, str] = {}
     for split, path in paths.items():
-        images, names = read_pickle(path), _tiered_labels(path.with_name(f"{split}_labels.pkl"))
+        images, names = read_pickle(path), _tiered_labels(root, split)
         if len(images) != len(names):
             raise DataError(f"{path}: has {len(images)} images, but its labels are {len(names)}.")
         for row, (image, name) in enumerate(zip(images, names, strict=True)):
-            split_of_class[name] = split
+            claim_split(split_of_class, name, split, path)
             location = ArrayLocation(f"{path}[{row}]", np.ravel(image))
             records.append(ImageRecord(name, f"{row:08d}", location))
     return Found("tiered-imagenet pickles", records, split_of_class)
 
 
-def _tiered_labels(path: Path) -> list[str]:
-    """Class names per image; copies without names give them a number."""
+def _tiered_labels(root: Path, split: str) -> list[str]:
+    """Class names per image; in copies without names, which number each split anew, a number."""
+    path = root / f"{split}_labels.pkl"
     if not path.is_file():
         raise DataError(f"{path}: there is no such file, and the images need it.")
     labels = read_pickle(path)
     try:
         numbers = np.asarray(labels["label_specific"]).astype(int)
         names = labels.get("label_specific_str")
-        return [str(names[n]) if names is not None else f"class {n}" for n in numbers]
+        return [str(names[n]) if names is not None else f"{split} class {n}" for n in numbers]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: must be a dict with label_specific ({error!r}).") from error
