@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from infoshot.benchmark import environment
 from infoshot.data import gaussian_tasks
+from infoshot.environment import environment
 
 RATIOS: dict[str, dict[str, float]] = {}
 

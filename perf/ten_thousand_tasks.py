@@ -8,8 +8,9 @@ import resource
 import sys
 from pathlib import Path
 
-from infoshot.benchmark import Protocol, environment, run_cell
+from infoshot.benchmark import Protocol, run_cell
 from infoshot.data import TaskSpec
+from infoshot.environment import environment
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
 

@@ -24,6 +24,14 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
         temporary.replace(path)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, unless it is there; ``DataError`` if that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be made a folder ({error.strerror}).") from error
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise ``DataError`` now if :func:`write_atomically` would fail later; changes nothing."""
     with _temporary_beside(Path(path)) as temporary:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from infoshot import DataError, FeatureTable, InvalidArgumentError, TimAdm, solve
-from infoshot.benchmark import Protocol, environment, result_table, rows_to_json, run_cell
+from infoshot.benchmark import Protocol, result_table, rows_to_json, run_cell
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.data import TaskSpec, sample_tasks
 from infoshot.features import prepare, read_features
@@ -100,10 +100,6 @@ def test_table_has_a_line_per_method_and_a_column_per_shots(embedded):
     header, cells = result_table(rows)
     assert header == ["method", "ways", "tasks", "1-shot", "ms/task", "5-shot", "ms/task"]
     assert cells[1] == ["b", "5", "10", "60.00 ± 0.50", "1.5", "80.00 ± 0.50", "1.5"]
-
-
-def test_environment_says_what_a_time_depends_on():
-    assert {"torch", "python", "processor", "cores", "torch_threads"} <= set(environment())
 
 
 def test_curve_starts_at_prototypes_and_ends_at_the_solution(embedded):

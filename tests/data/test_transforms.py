@@ -23,6 +23,10 @@ def _smooth(height=40, width=40):
     return np.asarray(Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC))
 
 
+def _sizes(n_images, height, width):
+    return torch.tensor([[height, width]]).expand(n_images, 2)
+
+
 def _batch(pixels):
     return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
 
@@ -70,17 +74,17 @@ def test_jitter_equals_pillow(place, enhancer, factor):
 
 
 def test_draws_depend_on_seed_epoch_and_image_only():
-    everything = draw_augmentation(3, 7, torch.arange(100), (84, 84))
-    alone = draw_augmentation(3, 7, torch.tensor([42]), (84, 84))
+    everything = draw_augmentation(3, 7, torch.arange(100), _sizes(100, 84, 84))
+    alone = draw_augmentation(3, 7, torch.tensor([42]), _sizes(1, 84, 84))
     assert torch.equal(everything.box[42:43], alone.box)
     assert torch.equal(everything.jitter[42:43], alone.jitter)
-    for other in (draw_augmentation(4, 7, torch.arange(100), (84, 84)),
-                  draw_augmentation(3, 8, torch.arange(100), (84, 84))):  # fmt: skip
+    for other in (draw_augmentation(4, 7, torch.arange(100), _sizes(100, 84, 84)),
+                  draw_augmentation(3, 8, torch.arange(100), _sizes(100, 84, 84))):  # fmt: skip
         assert not torch.equal(everything.box, other.box)
 
 
 def test_draws_have_the_published_distributions():
-    drawn = draw_augmentation(0, 0, torch.arange(20_000), (84, 84))
+    drawn = draw_augmentation(0, 0, torch.arange(20_000), _sizes(20_000, 84, 84))
     left, top, width, height = drawn.box.unbind(-1)
     assert (left >= 0).all()
     assert (top >= 0).all()
@@ -100,7 +104,7 @@ def test_draws_have_the_published_distributions():
 
 
 def test_crop_of_a_long_image_stays_inside():
-    drawn = draw_augmentation(0, 0, torch.arange(500), (20, 200))
+    drawn = draw_augmentation(0, 0, torch.arange(500), _sizes(500, 20, 200))
     left, top, width, height = drawn.box.unbind(-1)
     assert (left + width <= 1 + 1e-9).all()
     assert (top + height <= 1 + 1e-9).all()

@@ -3,9 +3,10 @@
 A checkpoint is a folder with ``checkpoint.json`` (the backbone's name, the class names it was
 trained on, the configuration, the sha256 of the weights) and ``weights-SHA256.safetensors``. New
 weights are written under a new name, then the description is replaced in one move, then the old
-weights go: whenever the writer is killed, the folder holds a whole checkpoint, old or new.
-Checkpoints in the layout of the TIM authors' release (``state_dict`` with ``module.`` prefixes) are
-read too, without running anything in them.
+weights go: whenever the writer is killed, the folder holds a whole checkpoint, old or new. While a
+training goes on, what it needs to continue lies beside the weights and is replaced together with
+them. Checkpoints in the layout of the TIM authors' release (``state_dict`` with ``module.``
+prefixes) are read too, without running anything in them.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from infoshot.atomic import write_atomically
+from infoshot.atomic import make_folder, write_atomically
 from infoshot.backbones.base import Backbone
 from infoshot.backbones.registry import make_backbone, pretrained_backbone
 from infoshot.errors import DataError
@@ -46,6 +47,14 @@ class Checkpoint:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingState:
+    """What a training needs to go on: facts that JSON can hold, and tensors by name."""
+
+    facts: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+
 def save_checkpoint(
     folder: Path,
     backbone_name: str,
@@ -53,27 +62,36 @@ def save_checkpoint(
     *,
     class_names: tuple[str, ...] = (),
     config: Mapping[str, Any] | None = None,
+    dtype: torch.dtype = torch.float32,
+    training: TrainingState | None = None,
 ) -> str:
-    """Write a checkpoint and return the digest of its weights."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be made a folder ({error.strerror}).") from error
-    content = _content(backbone)
+    """Write a checkpoint and return the digest of its weights.
+
+    ``dtype`` is what the weights are stored in; float16 halves the file.
+    """
+    make_folder(folder)
+    content = _content(_state(backbone), dtype)
     digest = hashlib.sha256(content).hexdigest()
-    description = {
+    description: dict[str, Any] = {
         "format": _FORMAT,
         "backbone": backbone_name,
         "weights_sha256": digest,
         "class_names": list(class_names),
         "config": dict(config or {}),
     }
-    path = _weights_path(folder, digest)
-    write_atomically(path, content)
+    files = {_path(folder, "weights", digest): content}
+    if training is not None:
+        content = _content(training.tensors)
+        training_digest = hashlib.sha256(content).hexdigest()
+        description["training"] = {**training.facts, "sha256": training_digest}
+        files[_path(folder, "training", training_digest)] = content
+    for path, content in files.items():
+        write_atomically(path, content)
     write_atomically(folder / DESCRIPTION_NAME, json.dumps(description, indent=1) + "\n")
-    for old in folder.glob("weights-*.safetensors"):
-        if old != path:
-            old.unlink(missing_ok=True)
+    for kind in ("weights", "training"):
+        for old in folder.glob(f"{kind}-*.safetensors"):
+            if old not in files:
+                old.unlink(missing_ok=True)
     return digest
 
 
@@ -85,23 +103,29 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     DataError
         If it is missing, damaged, or its files do not belong together.
     """
-    description = _description(folder / DESCRIPTION_NAME)
-    path = _weights_path(folder, description["weights_sha256"])
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file.")
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != description["weights_sha256"]:
-        raise DataError(f"{path}: truncated or changed; its content is not what its name says.")
-    try:
-        weights = load(content)
-    except SafetensorError as error:
-        raise DataError(f"{path}: damaged ({error}).") from error
+    description = _description(folder)
+    digest = description["weights_sha256"]
+    path = _path(folder, "weights", digest)
     name = description["backbone"]
-    backbone = _with_weights(name, weights, path)
+    backbone = _with_weights(name, _tensors(path, digest), path)
     return Checkpoint(
         name, backbone, digest, tuple(description["class_names"]), description["config"]
     )
+
+
+def load_training(folder: Path) -> TrainingState:
+    """Read what a training needs to go on.
+
+    Raises
+    ------
+    DataError
+        If it is missing or damaged.
+    """
+    facts = dict(_description(folder)["training"])
+    if not facts:
+        raise DataError(f"{folder}: a checkpoint, but not of a training that could go on.")
+    digest = facts.pop("sha256")
+    return TrainingState(facts, _tensors(_path(folder, "training", digest), digest))
 
 
 def pretrained_checkpoint(name: str) -> Checkpoint:
@@ -134,32 +158,55 @@ def import_checkpoint(path: Path, backbone_name: str) -> Checkpoint:
     return Checkpoint(backbone_name, backbone, _digest(backbone))
 
 
-def _description(path: Path) -> dict[str, Any]:
+def _description(folder: Path) -> dict[str, Any]:
+    path = folder / DESCRIPTION_NAME
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.")
+        inside = sorted(found.parent for found in folder.glob(f"*/{DESCRIPTION_NAME}"))
+        hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
+        raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
         description = json.loads(path.read_text())
         if description["format"] != _FORMAT:
             raise KeyError("format")
+        names = ("backbone", "weights_sha256", "class_names", "config")
         return {
-            name: description[name]
-            for name in ("backbone", "weights_sha256", "class_names", "config")
+            "training": description.get("training", {}),
+            **{name: description[name] for name in names},
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: not the description of a checkpoint ({error!r}).") from error
 
 
-def _weights_path(folder: Path, digest: str) -> Path:
-    return folder / f"weights-{digest[:16]}.safetensors"
+def _path(folder: Path, kind: str, digest: str) -> Path:
+    return folder / f"{kind}-{digest[:16]}.safetensors"
 
 
-def _content(backbone: Backbone) -> bytes:
-    tensors = {name: value.detach().cpu().contiguous() for name, value in _state(backbone).items()}
-    return save(tensors)
+def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
+    """Content of a file whose name says its digest."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file.")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise DataError(f"{path}: truncated or changed; its content is not what its name says.")
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise DataError(f"{path}: damaged ({error}).") from error
+
+
+def _content(tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> bytes:
+    return save(
+        {
+            name: value.detach()
+            .to("cpu", dtype if value.is_floating_point() else value.dtype)
+            .contiguous()
+            for name, value in tensors.items()
+        }
+    )
 
 
 def _digest(backbone: Backbone) -> str:
-    return hashlib.sha256(_content(backbone)).hexdigest()
+    return hashlib.sha256(_content(_state(backbone))).hexdigest()
 
 
 def _state(backbone: Backbone) -> dict[str, Tensor]:

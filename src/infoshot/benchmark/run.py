@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from infoshot import checks
-from infoshot.benchmark.results import environment
 from infoshot.data.tasks import TaskSampler, TaskSpec, gather_tasks
+from infoshot.environment import environment
 from infoshot.features import prepare
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.parallel import chunk_ranges, map_chunks

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from infoshot.cli import bench, data, demo, extract, methods, solve
+from infoshot.cli import bench, data, demo, extract, methods, solve, train
 from infoshot.cli.console import complain, stdout
 from infoshot.errors import InfoshotError
 from infoshot.version import __version__
@@ -66,6 +66,7 @@ def options(
 
 app.command("demo")(demo.demo)
 app.add_typer(data.data, name="data")
+app.command("train")(train.train_backbone)
 app.command("extract")(extract.extract)
 app.command("bench")(bench.bench)
 app.command("solve")(solve.solve_file)

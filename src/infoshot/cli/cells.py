@@ -23,7 +23,7 @@ def run_cells(
     check_outputs([path], [json])
     sha256 = digest(path)
     rows: list[ResultRow] = []
-    with progress_bar() as progress:
+    with progress_bar("tasks") as progress:
         bar = progress.add_task("", total=sum(protocol.n_tasks for _, protocol in cells))
         for method, protocol in cells:
             spec = protocol.spec

@@ -8,6 +8,8 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -33,21 +35,33 @@ def complain(kind: str, sentence: str) -> None:
     )
 
 
+class _SpeedColumn(ProgressColumn):
+    """How many a second, lately."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        """Text of the column."""
+        return Text(f"{task.speed or 0:,.0f} {self._unit}/s")
+
+
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Progress on stderr, shown only in a terminal."""
+def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Progress]:
+    """Progress on stderr with the speed in units per second, only in a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _SpeedColumn(unit),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    hidden = not (shown and console.is_terminal)
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         yield progress
 
 

@@ -9,6 +9,7 @@ import typer
 
 from infoshot.atomic import check_outputs, write_atomically
 from infoshot.cli.console import print_table, progress_bar, stdout
+from infoshot.cli.images import N_THREADS, DatasetOption, RootOption, SplitsOption
 from infoshot.data import open_dataset
 from infoshot.data.inspect import Inspection, inspect_dataset
 
@@ -19,14 +20,9 @@ data = typer.Typer(help="Data sets on disk.", no_args_is_help=True)
 
 @data.command("inspect")
 def inspect(
-    dataset: Annotated[
-        str, typer.Option(help="mini-imagenet, tiered-imagenet, cub, or folder: any class folders.")
-    ],
-    root: Annotated[Path, typer.Option(help="Class folders, CSV lists, tar archives, pickles.")],
-    splits: Annotated[
-        Path | None,
-        typer.Option(help='JSON file: {"train": classes, "val": classes, "test": classes}.'),
-    ] = None,
+    dataset: DatasetOption,
+    root: RootOption,
+    splits: SplitsOption = None,
     decode: Annotated[bool, typer.Option(help="Try to decode every image.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
 ) -> None:
@@ -36,10 +32,13 @@ def inspect(
     """
     check_outputs([root], [json])
     found = open_dataset(dataset, root, splits)
-    with progress_bar() as progress:
+    with progress_bar("images") as progress:
         bar = progress.add_task("decoding", total=len(found.found.records) if decode else 0)
         inspection = inspect_dataset(
-            found, decode=decode, on_progress=lambda n_done: progress.advance(bar, n_done)
+            found,
+            decode=decode,
+            n_threads=N_THREADS,
+            on_progress=lambda n_done: progress.advance(bar, n_done),
         )
     if json:
         write_atomically(json, json_format.dumps(dataclasses.asdict(inspection), indent=1) + "\n")

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from infoshot.atomic import make_folder
 from infoshot.benchmark import Protocol, result_table
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.benchmark.plots import plot_convergence
 from infoshot.cli.cells import run_cells
 from infoshot.cli.console import print_table, stdout
 from infoshot.data import TaskSpec
-from infoshot.errors import DataError
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
 
@@ -39,10 +39,7 @@ def demo(
 
     Example: infoshot demo --out infoshot-demo
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{out}: cannot be made a folder ({error.strerror}).") from error
+    make_folder(out)
     path = default_features_path()
     table = read_features(path)
     cells = [

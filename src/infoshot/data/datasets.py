@@ -6,7 +6,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,16 @@ class ImageSplit:
             content = hashlib.sha256(record.location.content()).hexdigest()
             total.update(f"{record.class_name}\0{content}\n".encode())
         return total.hexdigest()
+
+    def without(self, numbers: Container[int]) -> "ImageSplit":
+        """Return the split without the images of these numbers; classes keep their labels."""
+        kept = [number for number in range(len(self.records)) if number not in numbers]
+        return ImageSplit(
+            self.name,
+            [self.records[number] for number in kept],
+            [self.labels[number] for number in kept],
+            self.class_names,
+        )
 
 
 @dataclass(frozen=True, eq=False)

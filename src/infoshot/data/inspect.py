@@ -1,13 +1,11 @@
 """What is there, what is missing against the published counts, and what does not decode."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from infoshot.data.datasets import ImageDataset
-from infoshot.data.images import ImageRecord
+from infoshot.data.decoded import broken_images
 from infoshot.data.splits import SPLITS
-from infoshot.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -81,26 +79,10 @@ def inspect_dataset(
         missing_classes=dataset.missing_classes(),
         unknown_classes=sorted(counts.get("", {})),
         ignored=dataset.found.ignored,
-        broken=_broken(dataset.found.records, n_threads, on_progress) if decode else [],
+        broken=_broken(dataset, n_threads, on_progress) if decode else [],
     )
 
 
-def _broken(
-    records: Sequence[ImageRecord], n_threads: int, on_progress: Callable[[int], None]
-) -> list[str]:
-    """Sentences about the images that do not decode, in their order."""
-    sentences = []
-    with ThreadPoolExecutor(n_threads) as pool:
-        for sentence in pool.map(_try, records):
-            on_progress(1)
-            if sentence:
-                sentences.append(sentence)
-    return sentences
-
-
-def _try(record: ImageRecord) -> str | None:
-    try:
-        record.location.pixels()
-    except DataError as error:
-        return str(error)
-    return None
+def _broken(dataset: ImageDataset, n_threads: int, on_progress: Callable[[int], None]) -> list[str]:
+    broken = broken_images(dataset.found.records, n_threads=n_threads, on_progress=on_progress)
+    return list(broken.values())

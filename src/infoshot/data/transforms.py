@@ -63,9 +63,7 @@ def network_input(
     return (images - images.new_tensor(mean).view(shape)) / images.new_tensor(std).view(shape)
 
 
-def draw_augmentation(
-    seed: int, epoch: int, indices: Tensor, size: tuple[int, int]
-) -> Augmentation:
+def draw_augmentation(seed: int, epoch: int, indices: Tensor, sizes: Tensor) -> Augmentation:
     """Draw what happens to the images with these numbers in this epoch.
 
     Parameters
@@ -74,15 +72,15 @@ def draw_augmentation(
         Whole numbers.
     indices
         Numbers of the images in their data set, int64, shape ``(batch,)``.
-    size
-        Height and width of the images in pixels.
+    sizes
+        Height and width of each image in pixels, shape ``(batch, 2)``.
     """
     # One number per (epoch, image): image sets are far smaller than 2**32.
     bits = random_bits(seed, _AUGMENT, indices + (epoch << 32), (4 * _ATTEMPTS + 4,))
     u = bits.double() / 2**32
     flip, jitter = u[:, 0] < 0.5, 1 + _JITTER * (2 * u[:, 1:4] - 1)
     candidates = u[:, 4:].view(-1, _ATTEMPTS, 4)
-    return Augmentation(_boxes(candidates, size), flip, jitter)
+    return Augmentation(_boxes(candidates, sizes.double()), flip, jitter)
 
 
 def augment(images: Tensor, what: Augmentation, size: int) -> Tensor:
@@ -115,21 +113,21 @@ def augment(images: Tensor, what: Augmentation, size: int) -> Tensor:
     return _jitter(x, what.jitter.to(x))
 
 
-def _boxes(u: Tensor, size: tuple[int, int]) -> Tensor:
+def _boxes(u: Tensor, sizes: Tensor) -> Tensor:
     """First of the candidate crops that fits into the image, else the largest allowed one."""
-    height, width = size
-    area = (_AREA[0] + (_AREA[1] - _AREA[0]) * u[..., 0]) * height * width
+    height, width = sizes.unbind(-1)
+    area = (_AREA[0] + (_AREA[1] - _AREA[0]) * u[..., 0]) * (height * width).unsqueeze(-1)
     aspect = (_LOG_ASPECT[0] + (_LOG_ASPECT[1] - _LOG_ASPECT[0]) * u[..., 1]).exp()
     w, h = (area * aspect).sqrt(), (area / aspect).sqrt()
-    fits = (w <= width) & (h <= height)
+    fits = (w <= width.unsqueeze(-1)) & (h <= height.unsqueeze(-1))
     first = fits.double().argmax(-1, keepdim=True)
-    w, h = w.gather(-1, first).squeeze(-1), h.gather(-1, first).squeeze(-1)
-    ratio = min(max(width / height, math.exp(_LOG_ASPECT[0])), math.exp(_LOG_ASPECT[1]))
+    w, h, x, y = (row.gather(-1, first).squeeze(-1) for row in (w, h, u[..., 2], u[..., 3]))
+    ratio = (width / height).clamp(math.exp(_LOG_ASPECT[0]), math.exp(_LOG_ASPECT[1]))
     none = ~fits.any(-1)
-    w = torch.where(none, torch.full_like(w, min(width, height * ratio)), w)
-    h = torch.where(none, torch.full_like(h, min(height, width / ratio)), h)
-    left = (width - w) * torch.where(none, 0.5, u[..., 2].gather(-1, first).squeeze(-1))
-    top = (height - h) * torch.where(none, 0.5, u[..., 3].gather(-1, first).squeeze(-1))
+    w = torch.where(none, torch.minimum(width, height * ratio), w)
+    h = torch.where(none, torch.minimum(height, width / ratio), h)
+    left = (width - w) * torch.where(none, 0.5, x)
+    top = (height - h) * torch.where(none, 0.5, y)
     return torch.stack((left / width, top / height, w / width, h / height), -1)
 
 

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from infoshot.atomic import make_folder
+from infoshot.distributed import ALONE, Ranks
 from infoshot.errors import DataError
 from infoshot.features.files import read_features, write_features
 from infoshot.types import FeatureTable
@@ -27,21 +29,33 @@ def cache_key(provenance: Mapping[str, str]) -> str:
 
 
 def cached(
-    folder: Path, provenance: Mapping[str, str], make: Callable[[], FeatureTable]
-) -> FeatureTable:
-    """Return the features of this provenance, from the folder or made now and kept there."""
+    folder: Path,
+    provenance: Mapping[str, str],
+    make: Callable[[], FeatureTable],
+    ranks: Ranks = ALONE,
+) -> FeatureTable | None:
+    """Features of this provenance, from the folder or made now and kept there.
+
+    With several processes the main one looks and decides; all of them make, or none. The others
+    get ``None`` for what the main one found.
+    """
     path = folder / f"{cache_key(provenance)}.safetensors"
-    if path.is_file():
-        try:
-            table = read_features(path)
-            if dict(table.provenance) == dict(provenance):
-                return table
-        except DataError:
-            pass  # damaged: made again below
+    kept = _read(path, provenance) if ranks.is_main else None
+    if ranks.main_says(kept is not None):
+        return kept
     table = make()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be made a folder ({error.strerror}).") from error
-    write_features(path, table)
+    if ranks.is_main:
+        make_folder(folder)
+        write_features(path, table)
     return table
+
+
+def _read(path: Path, provenance: Mapping[str, str]) -> FeatureTable | None:
+    """Return what is kept, unless it is missing, damaged or something else."""
+    if not path.is_file():
+        return None
+    try:
+        table = read_features(path)
+    except DataError:
+        return None
+    return table if dict(table.provenance) == dict(provenance) else None

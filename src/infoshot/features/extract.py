@@ -1,7 +1,7 @@
 """Features of images: decode, crop as published, one pass through a frozen network.
 
 Batches always have the same size (the last one is filled up with black), so that a feature does not
-depend on how many images there are or where its image stands among them.
+depend on how many images there are, where its image stands among them, or which process makes it.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from infoshot import checks
+from infoshot.backbones import Backbone
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.data.datasets import ImageSplit
 from infoshot.data.images import ImageRecord
 from infoshot.data.transforms import network_input, resize_and_crop
+from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
 from infoshot.errors import InvalidArgumentError
 from infoshot.parallel import chunk_ranges
 from infoshot.types import FeatureTable
@@ -71,9 +73,12 @@ def extract_features(
     checkpoint: Checkpoint,
     how: Extraction,
     *,
+    ranks: Ranks = ALONE,
     on_progress: Progress = lambda n_done: None,
 ) -> Tensor:
     """Features of every image of a split, in its order.
+
+    Several processes take turns at the batches, and all of them get all features.
 
     Returns
     -------
@@ -87,16 +92,22 @@ def extract_features(
     # With the channels last convolutions are several times faster, on CPUs and on GPUs.
     backbone = checkpoint.backbone.eval()
     backbone.to(device=torch.device(how.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
-    spec = backbone.input_spec
-    features = []
-    with torch.inference_mode():
-        for images, n_real in _batches(split.records, checkpoint, how):
-            x = images.to(how.device).float() / 255
-            x = x.to(memory_format=torch.channels_last)
-            z = backbone(network_input(x, spec.mean, spec.std))
-            features.append(z[:n_real].float().cpu())
+    chunks = chunk_ranges(len(split.records), how.images_per_pass())
+    features = [torch.empty(0, backbone.feature_dim)]
+    # Whole float32 products: features are made once, and should not depend on the device.
+    precise = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+    with torch.inference_mode(), precise:
+        for images, n_real in _batches(split.records, shard_chunks(chunks, ranks), checkpoint, how):
+            features.append(encode(backbone, images.to(how.device))[:n_real].cpu())
             on_progress(n_real)
-    return torch.cat(features).clone()
+    return gather_chunks(torch.cat(features), chunks, ranks).clone()
+
+
+def encode(backbone: Backbone, images: Tensor) -> Tensor:
+    """Features of a batch of crops, uint8, float32."""
+    spec = backbone.input_spec
+    x = (images.float() / 255).to(memory_format=torch.channels_last)
+    return backbone(network_input(x, spec.mean, spec.std)).float()  # type: ignore[no-any-return]
 
 
 def provenance(
@@ -124,24 +135,20 @@ def feature_table(
 
 
 def _batches(
-    records: list[ImageRecord], checkpoint: Checkpoint, how: Extraction
+    records: list[ImageRecord], chunks: list[range], checkpoint: Checkpoint, how: Extraction
 ) -> Iterator[tuple[Tensor, int]]:
     """Batches of equal size as uint8, and how many of each are real; decoded one batch ahead."""
     resize, crop = how.sizes(checkpoint)
+    size = how.images_per_pass()
 
-    def load(record: ImageRecord) -> Tensor:
-        pixels = resize_and_crop(record.location.pixels(), resize, crop)
+    def load(number: int) -> Tensor:
+        pixels = resize_and_crop(records[number].location.pixels(), resize, crop)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
-    size = how.images_per_pass()
-    chunks = chunk_ranges(len(records), size)
     with ThreadPoolExecutor(how.n_threads) as pool:
-        ahead = [pool.submit(load, record) for record in records[:size]]
-        for chunk in chunks:
-            current = ahead
-            ahead = [
-                pool.submit(load, record) for record in records[chunk.stop : chunk.stop + size]
-            ]
+        ahead = [pool.submit(load, number) for chunk in chunks[:1] for number in chunk]
+        for following in (*chunks[1:], range(0))[: len(chunks)]:
+            current, ahead = ahead, [pool.submit(load, number) for number in following]
             try:
                 images = torch.stack([future.result() for future in current])
             except BaseException:

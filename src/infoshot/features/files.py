@@ -64,18 +64,28 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
 
 
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
-    """Write a table as safetensors; the file appears whole or not at all."""
+    """Write a table as safetensors; equal tables make equal files, which appear whole or not."""
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     if table.base_mean is not None:
         tensors["base_mean"] = table.base_mean.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
-    write_atomically(path, save(tensors, metadata=metadata))
+    write_atomically(path, _in_one_order(save(tensors, metadata=metadata)))
 
 
 def digest(path: str | os.PathLike[str]) -> str:
     """Return the sha256 of a file's content, in hexadecimal."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _in_one_order(content: bytes) -> bytes:
+    """Sort the metadata, which safetensors writes in any order: equal tables, equal files."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    return len(text).to_bytes(8, "little") + text + content[start:]
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -1,0 +1,32 @@
+r"""Store the weights of a checkpoint in float16: half the size, for keeping.
+
+python scripts/half_checkpoint.py runs/resnet18/best results/resnet18/checkpoint
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
+
+
+def main() -> None:
+    """Read the arguments, convert, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    arguments = parser.parse_args()
+    checkpoint = load_checkpoint(arguments.source)
+    save_checkpoint(
+        arguments.target,
+        checkpoint.backbone_name,
+        checkpoint.backbone,
+        class_names=checkpoint.class_names,
+        config=checkpoint.config,
+        dtype=torch.float16,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""``infoshot train``: base training with the published recipe."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infoshot.atomic import check_writable, make_folder
+from infoshot.backbones import make_backbone
+from infoshot.cli.console import complain, progress_bar, say, stdout
+from infoshot.cli.images import (
+    N_THREADS,
+    DatasetOption,
+    DeviceOption,
+    RootOption,
+    SkipBrokenOption,
+    SplitsOption,
+    device_or_default,
+    without_broken,
+)
+from infoshot.data import open_dataset
+from infoshot.distributed import Ranks, joined_ranks
+from infoshot.training import (
+    EpochRecord,
+    TrainConfig,
+    TrainingImages,
+    best_epoch,
+    load_training_images,
+    train,
+)
+from infoshot.training.images import base_splits
+
+
+def train_backbone(
+    dataset: DatasetOption,
+    root: RootOption,
+    backbone: Annotated[
+        str, typer.Option(help="resnet18, wrn28-10, resnet12, conv4 or efficientnet-lite0.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the run: best/, last/, log, curve.")],
+    epochs: Annotated[int, typer.Option(help="Passes over the training images.")] = 90,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images per step; default: 256, 128 for wrn28-10.")
+    ] = None,
+    lr: Annotated[
+        float, typer.Option(help="Learning rate; a tenth after 1/2 and 11/15 of the epochs.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
+    device: DeviceOption = None,
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Compile the network; pays off in long runs.")
+    ] = False,
+    splits: SplitsOption = None,
+    skip_broken: SkipBrokenOption = False,
+) -> None:
+    """Train a network on the train classes; an interrupted training goes on by the same command.
+
+    Example: infoshot train --dataset mini-imagenet --root data/mini-imagenet --backbone resnet18
+    --out runs/resnet18
+
+    Several GPUs: torchrun --nproc-per-node 4 -m infoshot train ... (the same batch, shared).
+    """
+    config = TrainConfig(
+        backbone=backbone, epochs=epochs, batch_size=batch_size, learning_rate=lr, seed=seed
+    )
+    config.validate()
+    make_backbone(backbone)
+    make_folder(out)
+    check_writable(out / "log.jsonl")
+    with joined_ranks(device_or_default(device)) as ranks:
+        images = _images(dataset, root, splits, backbone, skip_broken, ranks)
+        records = _train(images, config, out, compile, ranks)
+        if ranks.is_main:
+            _report(records, out)
+
+
+def _images(
+    dataset: str, root: Path, splits: Path | None, backbone: str, skip_broken: bool, ranks: Ranks
+) -> TrainingImages:
+    train_split, val_split = base_splits(open_dataset(dataset, root, splits))
+    if skip_broken:
+        train_split = without_broken(train_split, ranks)
+        val_split = without_broken(val_split, ranks) if val_split else None
+    n_images = len(train_split.records) + (len(val_split.records) if val_split else 0)
+    with progress_bar("images", shown=ranks.is_main) as progress:
+        bar = progress.add_task("decoding", total=n_images)
+        return load_training_images(
+            dataset,
+            train_split,
+            val_split,
+            make_backbone(backbone).input_spec,
+            n_threads=N_THREADS,
+            on_progress=lambda n_done: progress.advance(bar, n_done),
+        )
+
+
+def _train(
+    images: TrainingImages, config: TrainConfig, out: Path, compiled: bool, ranks: Ranks
+) -> list[EpochRecord]:
+    n_images = len(images.train_labels)
+    with progress_bar("images", shown=ranks.is_main) as progress:
+        bar = progress.add_task("training", total=config.epochs * n_images)
+
+        def on_epoch(records: list[EpochRecord], resumed: bool) -> None:
+            if resumed and records:
+                say(f"Going on after epoch {len(records)} of {config.epochs} in {out}.")
+            elif records:
+                say(_line(records[-1], config.epochs))
+            progress.update(bar, completed=len(records) * n_images)
+
+        return train(
+            images,
+            config,
+            out,
+            ranks=ranks,
+            compiled=compiled,
+            on_progress=lambda n_done: progress.advance(bar, n_done),
+            on_epoch=on_epoch,
+        )
+
+
+def _line(record: EpochRecord, n_epochs: int) -> str:
+    val = ""
+    if record.val_accuracy is not None:
+        val = f"validation {record.val_accuracy:.2f} ± {record.val_ci95:.2f} %, "
+    return (
+        f"epoch {record.epoch}/{n_epochs}: loss {record.loss:.3f}, "
+        f"train {record.train_accuracy:.1f} %, {val}{record.images_per_second:,.0f} images/s"
+    )
+
+
+def _report(records: list[EpochRecord], out: Path) -> None:
+    best = records[best_epoch(records) - 1]
+    if best.val_accuracy is None:
+        complain(
+            "Warning",
+            "there are no validation tasks (2 classes with 2 images each in the split 'val'), so "
+            "the last epoch counts as the best.",
+        )
+    else:
+        stdout().print(
+            f"Best of {len(records)} epochs: {best.epoch}, validation accuracy "
+            f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (5-way 1-shot, nearest prototype)"
+        )
+    stdout().print(f"Checkpoints: {out / 'best'}, {out / 'last'}; log.jsonl and curve.png beside")

@@ -1,0 +1,15 @@
+"""Base training: a backbone and a classifier on the train classes, with the published recipe."""
+
+from infoshot.training.config import TrainConfig
+from infoshot.training.images import TrainingImages, load_training_images
+from infoshot.training.loop import train
+from infoshot.training.records import EpochRecord, best_epoch
+
+__all__ = [
+    "EpochRecord",
+    "TrainConfig",
+    "TrainingImages",
+    "best_epoch",
+    "load_training_images",
+    "train",
+]

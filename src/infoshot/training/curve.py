@@ -1,0 +1,42 @@
+"""The learning curve as a picture."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from infoshot.atomic import write_atomically
+from infoshot.training.records import EpochRecord, best_epoch
+
+
+def plot_curve(records: Sequence[EpochRecord], path: Path, title: str) -> None:
+    """Loss on the left; accuracy on train images and on validation tasks on the right."""
+    from matplotlib.figure import Figure  # no pyplot: no global state, no display
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    epochs = [record.epoch for record in records]
+    left.plot(epochs, [record.loss for record in records], color="#555555")
+    left.set_ylabel("training loss (smoothed cross-entropy)")
+    right.plot(
+        epochs,
+        [record.train_accuracy for record in records],
+        color="#D55E00",
+        label="train classes, augmented images",
+    )
+    if records[-1].val_accuracy is not None:
+        best = best_epoch(records)
+        values = [record.val_accuracy for record in records]
+        right.plot(
+            epochs, values, color="#0072B2", label="validation classes, 1-shot nearest prototype"
+        )
+        right.plot([best], [values[best - 1]], "o", color="#0072B2", label=f"best: epoch {best}")
+    right.set_ylabel("accuracy (%)")
+    right.legend(frameon=False)
+    for axes in (left, right):
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+    figure.suptitle(title)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=150, format="png")
+    write_atomically(path, content.getvalue())
