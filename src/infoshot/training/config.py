@@ -75,5 +75,5 @@ class TrainConfig:
         >>> [round(config.learning_rate_at(epoch), 6) for epoch in (0, 44, 45, 65, 66, 89)]
         [0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
         """
-        n_drops = sum(epoch >= round(share * self.epochs) for share in self.drops)
+        n_drops = sum(epoch >= share * self.epochs - 1e-9 for share in self.drops)
         return self.learning_rate * 0.1**n_drops

@@ -1,0 +1,121 @@
+"""Real processes killed at random moments; the same command then ends with the same tensors.
+
+Twenty seeded moments each for a training and an extraction, spread over the time in which the
+undisturbed command works (imports aside).
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from infoshot.backbones import make_backbone
+from infoshot.backbones.checkpoints import load_checkpoint, load_training, save_checkpoint
+from infoshot.features import read_features
+from tests.image_folders import make_folders
+
+pytestmark = pytest.mark.slow
+
+N_MOMENTS = 20
+COMMAND = """
+import sys
+from infoshot.cli.app import app
+import torch._dynamo, matplotlib.figure, infoshot.training
+print("ready", flush=True)
+app(args=sys.argv[1:])
+"""
+
+
+def _start(arguments):
+    """Start the command and wait until it has imported everything."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def _finish(arguments):
+    """Run to the end; how long the work took."""
+    process = _start(arguments)
+    start = time.perf_counter()
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return time.perf_counter() - start
+
+
+def _kill_after(arguments, seconds):
+    """Kill without warning; whether it was still at work."""
+    process = _start(arguments)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+def _moments(seconds):
+    generator = random.Random(0)
+    return [generator.uniform(0, seconds) for _ in range(N_MOMENTS)]
+
+
+def _check_whole(out):
+    """Every file under a final name can be read; those of checkpoints against their digests."""
+    for description in out.glob("*/checkpoint.json"):
+        load_checkpoint(description.parent)
+    if (out / "last" / "checkpoint.json").exists():
+        load_training(out / "last")
+    for path in out.rglob("*.safetensors"):
+        assert path.name.startswith(".") or len(path.read_bytes()) > 8
+
+
+def _tensors(out):
+    """Digests of all weights, momentum and classifier."""
+    state = load_training(out / "last").tensors
+    return [load_checkpoint(out / name).digest for name in ("best", "last")], state
+
+
+def test_killed_training_ends_with_the_same_tensors(tmp_path):
+    root = make_folders(tmp_path / "data", 10)
+    common = ["train", "--dataset", "folder", "--root", root, "--backbone", "conv4", "--epochs", 6,
+              "--batch-size", 8, "--lr", 0.02, "--device", "cpu"]  # fmt: skip
+    seconds = _finish([*common, "--out", tmp_path / "undisturbed"])
+    digests, state = _tensors(tmp_path / "undisturbed")
+    at_work = 0
+    for number, moment in enumerate(_moments(seconds)):
+        out = tmp_path / str(number)
+        at_work += _kill_after([*common, "--out", out], moment)
+        _check_whole(out)
+        _finish([*common, "--out", out])
+        own_digests, own_state = _tensors(out)
+        assert own_digests == digests
+        assert own_state.keys() == state.keys()
+        assert all(torch.equal(own_state[name], value) for name, value in state.items())
+    assert at_work >= N_MOMENTS // 2
+
+
+def test_killed_extraction_ends_with_the_same_file(tmp_path):
+    root = make_folders(tmp_path / "data", 120, splits={"train": "ab", "test": "cd"})
+    torch.manual_seed(0)
+    save_checkpoint(tmp_path / "checkpoint", "conv4", make_backbone("conv4"))
+    common = ["extract", "--dataset", "folder", "--root", root, "--device", "cpu",
+              "--checkpoint", tmp_path / "checkpoint", "--base-mean"]  # fmt: skip
+    whole = tmp_path / "undisturbed.safetensors"
+    seconds = _finish([*common, "--out", whole])
+    at_work = 0
+    for number, moment in enumerate(_moments(seconds)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        arguments = [*common, "--out", folder / "f.safetensors", "--cache", folder / "cache"]
+        at_work += _kill_after(arguments, moment)
+        for path in folder.rglob("*.safetensors"):
+            read_features(path)
+        _finish(arguments)
+        assert (folder / "f.safetensors").read_bytes() == whole.read_bytes()
+    assert at_work >= N_MOMENTS // 2

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+
+from infoshot import InvalidArgumentError
+from infoshot.backbones import InputSpec
+from infoshot.data import open_dataset
+from infoshot.data.decoded import StoredImages, stored_images
+from infoshot.data.transforms import augment, draw_augmentation, network_input
+from infoshot.distributed import ALONE, Ranks
+from infoshot.training.batches import Batches
+from infoshot.training.images import TrainingImages
+from tests.image_folders import make_folders
+
+SPEC = InputSpec(crop=8, resize=10)
+
+
+def _images(n_images=50, size=12):
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (n_images, 3, size, size), generator=generator).byte()
+    sizes = torch.full((n_images, 2), size)
+    labels = torch.arange(n_images)  # a label of its own for every image: labels name them
+    return TrainingImages(StoredImages(pixels, sizes), labels, (), None, None, {})
+
+
+def _batches(images=None, *, batch_size=8, seed=0, ranks=ALONE):
+    images = images or _images()
+    return Batches(images, SPEC, batch_size=batch_size, seed=seed, ranks=ranks)
+
+
+def test_an_epoch_sees_every_image_once_but_for_the_remainder():
+    batches = _batches()
+    seen = [set(torch.cat([y for _, y in batches.epoch(epoch)]).tolist()) for epoch in range(30)]
+    assert len(batches) == 6
+    assert all(len(images) == 48 == batches.n_images for images in seen)
+    assert set.union(*seen) == set(range(50))
+
+
+def test_order_differs_between_epochs_and_seeds_and_is_uniform():
+    first = [torch.cat([y for _, y in _batches(seed=0).epoch(epoch)]) for epoch in (0, 1)]
+    other = torch.cat([y for _, y in _batches(seed=1).epoch(0)])
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], other)
+    again = torch.cat([y for _, y in _batches(seed=0).epoch(1)])
+    assert torch.equal(again, first[1])
+    starts = torch.tensor([next(_batches(seed=seed).epoch(0))[1][0] for seed in range(1000)])
+    counts = starts.bincount(minlength=50).double()
+    chi_squared = ((counts - 20) ** 2 / 20).sum()
+    assert chi_squared < 85  # 49 degrees of freedom: 0.1 % of all draws are beyond
+
+
+def test_a_batch_is_what_its_images_become_one_by_one():
+    images = _images()
+    for x, y in _batches(images, seed=3).epoch(4):
+        for row, number in zip(x, y, strict=True):
+            index = number.view(1)
+            what = draw_augmentation(3, 4, index, images.train.sizes[index])
+            alone = network_input(augment(images.train.images[index], what, 8), SPEC.mean, SPEC.std)
+            torch.testing.assert_close(row, alone[0])
+
+
+def test_processes_share_the_batches_of_one():
+    whole = list(_batches().epoch(2))
+    parts = [list(_batches(ranks=Ranks(rank, 4)).epoch(2)) for rank in range(4)]
+    for step, (_, y) in enumerate(whole):
+        shared = torch.cat([part[step][1] for part in parts])
+        assert sorted(shared.tolist()) == sorted(y.tolist())
+
+
+def test_batch_must_be_shared_evenly():
+    with pytest.raises(InvalidArgumentError, match="batch of 8 images must be a multiple of the 3"):
+        _batches(ranks=Ranks(0, 3))
+
+
+def test_fewer_images_than_a_batch_are_one_batch():
+    batches = _batches(_images(5), batch_size=8)
+    assert [len(y) for _, y in batches.epoch(0)] == [5]
+
+
+def test_images_of_one_size_are_stored_as_they_are(tmp_path):
+    split = open_dataset("folder", make_folders(tmp_path, 2, (30, 40))).split("train")
+    stored = stored_images(split.records, 168, n_threads=2)
+    assert stored.images.shape == (8, 3, 30, 40)
+    assert stored.sizes.tolist() == [[30, 40]] * 8
+    for record, image in zip(split.records, stored.images, strict=True):
+        assert np.array_equal(image.permute(1, 2, 0), record.location.pixels())
+
+
+def test_large_images_are_squashed_and_their_shapes_remembered(tmp_path):
+    make_folders(tmp_path, 1, (300, 200), {"train": "ab"})
+    make_folders(tmp_path / "more", 1, (90, 100), {"train": "cd"})
+    for name in "cd":
+        (tmp_path / "more" / "train" / name).rename(tmp_path / "train" / name)
+    (tmp_path / "more" / "train").rmdir()
+    (tmp_path / "more").rmdir()
+    split = open_dataset("folder", tmp_path).split("train")
+    stored = stored_images(split.records, 168, n_threads=2)
+    assert stored.images.shape == (4, 3, 168, 168)
+    assert stored.sizes.tolist() == [[300, 200]] * 2 + [[90, 100]] * 2
+    # Crops keep their shape in the original: aspects of boxes in pixels stay within 3/4 to 4/3.
+    indices = torch.arange(2).repeat(500)
+    box = draw_augmentation(0, 0, torch.arange(1000), stored.sizes[indices]).box
+    aspect = box[:, 2] * 200 / (box[:, 3] * 300)
+    assert aspect.min() >= 3 / 4 - 1e-9
+    assert aspect.max() <= 4 / 3 + 1e-9
+    assert aspect.min() < 0.8
+    assert aspect.max() > 1.25
