@@ -21,7 +21,7 @@ def main() -> None:
     save_checkpoint(
         arguments.target,
         checkpoint.backbone_name,
-        checkpoint.backbone,
+        checkpoint.backbone.state_dict(),
         class_names=checkpoint.class_names,
         config=checkpoint.config,
         dtype=torch.float16,

@@ -103,7 +103,7 @@ def test_killed_training_ends_with_the_same_tensors(tmp_path):
 def test_killed_extraction_ends_with_the_same_file(tmp_path):
     root = make_folders(tmp_path / "data", 120, splits={"train": "ab", "test": "cd"})
     torch.manual_seed(0)
-    save_checkpoint(tmp_path / "checkpoint", "conv4", make_backbone("conv4"))
+    save_checkpoint(tmp_path / "checkpoint", "conv4", make_backbone("conv4").state_dict())
     common = ["extract", "--dataset", "folder", "--root", root, "--device", "cpu",
               "--checkpoint", tmp_path / "checkpoint", "--base-mean"]  # fmt: skip
     whole = tmp_path / "undisturbed.safetensors"

@@ -24,7 +24,7 @@ def _same(first, second):
 
 def test_saved_and_loaded_it_is_the_same_network(conv4, tmp_path):
     digest = save_checkpoint(
-        tmp_path / "c", "conv4", conv4, class_names=("a", "b"), config={"lr": 0.1}
+        tmp_path / "c", "conv4", conv4.state_dict(), class_names=("a", "b"), config={"lr": 0.1}
     )
     checkpoint = load_checkpoint(tmp_path / "c")
     assert _same(checkpoint.backbone, conv4)
@@ -37,11 +37,11 @@ def test_saved_and_loaded_it_is_the_same_network(conv4, tmp_path):
 
 
 def test_digest_follows_the_weights(conv4, tmp_path):
-    before = save_checkpoint(tmp_path / "a", "conv4", conv4)
-    assert save_checkpoint(tmp_path / "b", "conv4", conv4) == before
+    before = save_checkpoint(tmp_path / "a", "conv4", conv4.state_dict())
+    assert save_checkpoint(tmp_path / "b", "conv4", conv4.state_dict()) == before
     with torch.no_grad():
         next(conv4.parameters()).add_(1e-6)
-    assert save_checkpoint(tmp_path / "c", "conv4", conv4) != before
+    assert save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict()) != before
 
 
 @pytest.mark.parametrize("name", ["resnet18", "wrn28-10"])
@@ -78,7 +78,7 @@ BAD = {
 def test_bad_checkpoints_get_one_clear_sentence(case, conv4, tmp_path):
     folder = tmp_path / "c"
     if case != "no folder":
-        save_checkpoint(folder, "conv4", conv4)
+        save_checkpoint(folder, "conv4", conv4.state_dict())
     make, message = BAD[case]
     make(folder)
     with pytest.raises(DataError, match=message) as caught:
@@ -113,7 +113,7 @@ def test_import_of_something_else_is_refused(content, tmp_path):
 
 @pytest.mark.parametrize("dies_at", [0, 1])
 def test_killed_writer_leaves_the_old_checkpoint(dies_at, conv4, tmp_path, monkeypatch):
-    save_checkpoint(tmp_path / "c", "conv4", conv4)
+    save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict())
     done = []
 
     def dying(path, content):
@@ -124,13 +124,13 @@ def test_killed_writer_leaves_the_old_checkpoint(dies_at, conv4, tmp_path, monke
 
     monkeypatch.setattr("infoshot.backbones.checkpoints.write_atomically", dying)
     with pytest.raises(SystemExit):
-        save_checkpoint(tmp_path / "c", "conv4", make_backbone("conv4"))
+        save_checkpoint(tmp_path / "c", "conv4", make_backbone("conv4").state_dict())
     assert _same(load_checkpoint(tmp_path / "c").backbone, conv4)
 
 
 def test_old_weights_are_cleared_away(conv4, tmp_path):
-    save_checkpoint(tmp_path / "c", "conv4", conv4)
+    save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict())
     other = make_backbone("conv4").eval()
-    save_checkpoint(tmp_path / "c", "conv4", other)
+    save_checkpoint(tmp_path / "c", "conv4", other.state_dict())
     assert len(list((tmp_path / "c").iterdir())) == 2
     assert _same(load_checkpoint(tmp_path / "c").backbone, other)

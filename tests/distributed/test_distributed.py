@@ -169,7 +169,7 @@ def _infoshot(n_processes, *arguments):
 
 def test_two_processes_extract_the_same_bits(root, tmp_path):
     torch.manual_seed(0)
-    save_checkpoint(tmp_path / "c", "conv4", make_backbone("conv4"))
+    save_checkpoint(tmp_path / "c", "conv4", make_backbone("conv4").state_dict())
     common = ["extract", "--dataset", "folder", "--root", root, "--checkpoint", tmp_path / "c",
               "--dtype", "float32", "--base-mean", "--batch-size", "4"]  # fmt: skip
     _infoshot(1, *common, "--out", tmp_path / "one")

@@ -33,7 +33,7 @@ def root(tmp_path):
 def checkpoint(tmp_path):
     torch.manual_seed(0)
     backbone = make_backbone("conv4").eval()
-    digest = save_checkpoint(tmp_path / "checkpoint", "conv4", backbone)
+    digest = save_checkpoint(tmp_path / "checkpoint", "conv4", backbone.state_dict())
     return Checkpoint("conv4", backbone, digest)
 
 

@@ -58,7 +58,7 @@ class TrainingState:
 def save_checkpoint(
     folder: Path,
     backbone_name: str,
-    backbone: Backbone,
+    weights: Mapping[str, Tensor],
     *,
     class_names: tuple[str, ...] = (),
     config: Mapping[str, Any] | None = None,
@@ -67,10 +67,10 @@ def save_checkpoint(
 ) -> str:
     """Write a checkpoint and return the digest of its weights.
 
-    ``dtype`` is what the weights are stored in; float16 halves the file.
+    ``weights`` are the backbone's ``state_dict``, stored in ``dtype``; float16 halves the file.
     """
     make_folder(folder)
-    content = _content(_state(backbone), dtype)
+    content = _content(weights, dtype)
     digest = hashlib.sha256(content).hexdigest()
     description: dict[str, Any] = {
         "format": _FORMAT,
@@ -206,17 +206,13 @@ def _content(tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) 
 
 
 def _digest(backbone: Backbone) -> str:
-    return hashlib.sha256(_content(_state(backbone))).hexdigest()
-
-
-def _state(backbone: Backbone) -> dict[str, Tensor]:
-    return dict(backbone.state_dict())
+    return hashlib.sha256(_content(backbone.state_dict())).hexdigest()
 
 
 def _with_weights(name: str, weights: Mapping[str, Tensor], path: Path) -> Backbone:
     """Return the backbone with these weights, all of them and no others."""
     backbone = make_backbone(name)
-    own = _state(backbone)
+    own = backbone.state_dict()
     missing, extra = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
     wrong = [key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape]
     if missing or extra or wrong:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from infoshot.atomic import check_outputs, write_atomically
+from infoshot.cli import image_options as given
 from infoshot.cli.console import print_table, progress_bar, stdout
-from infoshot.cli.images import N_THREADS, DatasetOption, RootOption, SplitsOption
 from infoshot.data import open_dataset
 from infoshot.data.inspect import Inspection, inspect_dataset
 
@@ -20,9 +20,9 @@ data = typer.Typer(help="Data sets on disk.", no_args_is_help=True)
 
 @data.command("inspect")
 def inspect(
-    dataset: DatasetOption,
-    root: RootOption,
-    splits: SplitsOption = None,
+    dataset: given.Dataset,
+    root: given.Root,
+    splits: given.Splits = None,
     decode: Annotated[bool, typer.Option(help="Try to decode every image.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
 ) -> None:
@@ -37,7 +37,7 @@ def inspect(
         inspection = inspect_dataset(
             found,
             decode=decode,
-            n_threads=N_THREADS,
+            n_threads=given.N_THREADS,
             on_progress=lambda n_done: progress.advance(bar, n_done),
         )
     if json:

@@ -1,6 +1,5 @@
 """``infoshot extract``: features of a data set into a feature file."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,52 +7,52 @@ import torch
 import typer
 
 from infoshot.atomic import check_outputs
-from infoshot.backbones.checkpoints import Checkpoint, load_checkpoint, pretrained_checkpoint
-from infoshot.checks import unknown_name
-from infoshot.cli.console import progress_bar, stdout
-from infoshot.cli.images import (
-    N_THREADS,
-    DatasetOption,
-    DeviceOption,
-    RootOption,
-    SkipBrokenOption,
-    SplitsOption,
-    device_or_default,
-    without_broken,
+from infoshot.backbones.checkpoints import (
+    Checkpoint,
+    import_checkpoint,
+    load_checkpoint,
+    pretrained_checkpoint,
 )
-from infoshot.data import ImageDataset, open_dataset
+from infoshot.checks import unknown_name
+from infoshot.cli import image_options as given
+from infoshot.cli.console import progress_bar, stdout
+from infoshot.data import ImageSplit, open_dataset
 from infoshot.distributed import Ranks, joined_ranks
 from infoshot.errors import InvalidArgumentError
 from infoshot.features import write_features
-from infoshot.features.cache import cached
-from infoshot.features.extract import Extraction, extract_features, feature_table, provenance
+from infoshot.features.extract import Extraction, split_features
 from infoshot.types import FeatureTable
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
 
 def extract(
-    dataset: DatasetOption,
-    root: RootOption,
+    dataset: given.Dataset,
+    root: given.Root,
     out: Annotated[Path, typer.Option(help="Feature file to write.")],
     split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder of a checkpoint.")] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="Pretrained backbone instead: efficientnet-lite0.")
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder of a checkpoint, or a PyTorch file of weights.")
     ] = None,
-    splits: SplitsOption = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="Pretrained instead: efficientnet-lite0; or whose the file's weights are."
+        ),
+    ] = None,
+    splits: given.Splits = None,
     resize: Annotated[int | None, typer.Option(help="Shorter side; default: published.")] = None,
     crop: Annotated[int | None, typer.Option(help="Middle square; default: published.")] = None,
     base_mean: Annotated[
         bool, typer.Option(help="Also the mean feature of the train split, for simpleshot.")
     ] = False,
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
-    device: DeviceOption = None,
+    device: given.Device = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Images per pass; default: 8 on a CPU, else 256.")
     ] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep features here between runs.")] = None,
-    skip_broken: SkipBrokenOption = False,
+    skip_broken: given.SkipBroken = False,
 ) -> None:
     """Features of every image of a split, with labels, class names and where they came from.
 
@@ -66,21 +65,23 @@ def extract(
         raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
     network = _network(checkpoint, backbone)
     check_outputs([root], [out])
-    with joined_ranks(device_or_default(device)) as ranks:
+    with joined_ranks(given.device_or_default(device)) as ranks:
         how = Extraction(
             resize=resize,
             crop=crop,
             batch_size=batch_size,
             device=ranks.device,
-            n_threads=N_THREADS,
+            n_threads=given.N_THREADS,
         )
         how.sizes(network)
         images = open_dataset(dataset, root, splits)
-        job = _Job(images, network, how, cache, skip_broken, ranks)
-        table, base = job.table(split), job.table("train") if base_mean else None
+        wanted = [images.split(name) for name in ([split, "train"] if base_mean else [split])]
+        if skip_broken:
+            wanted = [given.without_broken(part, ranks) for part in wanted]
+        table, *base = (_features(dataset, part, network, how, cache, ranks) for part in wanted)
     if table is None:  # another process writes
         return
-    mean = None if base is None else base.features.mean(0)
+    mean = base[0].features.mean(0) if base and base[0] else None
     features = table.features.to(_DTYPES[dtype])
     write_features(
         out,
@@ -93,39 +94,34 @@ def extract(
     )
 
 
-@dataclass(frozen=True)
-class _Job:
-    images: ImageDataset
-    network: Checkpoint
-    how: Extraction
-    cache: Path | None
-    skip_broken: bool
-    ranks: Ranks
-
-    def table(self, name: str) -> FeatureTable | None:
-        """Features of a split, in the main process."""
-        split = self.images.split(name)
-        if self.skip_broken:
-            split = without_broken(split, self.ranks)
-        about = provenance(self.images.spec.name, split, self.network, self.how)
-
-        def make() -> FeatureTable:
-            with progress_bar("images", shown=self.ranks.is_main) as progress:
-                bar = progress.add_task(f"extracting {name}", total=len(split.records))
-                features = extract_features(
-                    split,
-                    self.network,
-                    self.how,
-                    ranks=self.ranks,
-                    on_progress=lambda n_done: progress.advance(bar, n_done * self.ranks.size),
-                )
-            return feature_table(split, features, about)
-
-        table = cached(self.cache, about, make, self.ranks) if self.cache else make()
-        return table if self.ranks.is_main else None
-
-
 def _network(checkpoint: Path | None, backbone: str | None) -> Checkpoint:
+    if checkpoint is not None and checkpoint.is_file():
+        if backbone is None:
+            raise InvalidArgumentError(
+                f"{checkpoint} is a file of weights; say with --backbone which network they are of."
+            )
+        return import_checkpoint(checkpoint, backbone)
     if (checkpoint is None) == (backbone is None):
         raise InvalidArgumentError("give either --checkpoint or --backbone.")
     return load_checkpoint(checkpoint) if checkpoint else pretrained_checkpoint(str(backbone))
+
+
+def _features(
+    dataset: str,
+    split: ImageSplit,
+    network: Checkpoint,
+    how: Extraction,
+    cache: Path | None,
+    ranks: Ranks,
+) -> FeatureTable | None:
+    with progress_bar("images", shown=ranks.is_main) as progress:
+        bar = progress.add_task(f"extracting {split.name}", total=len(split.records))
+        return split_features(
+            dataset,
+            split,
+            network,
+            how,
+            cache=cache,
+            ranks=ranks,
+            on_progress=lambda n_done: progress.advance(bar, n_done * ranks.size),
+        )

@@ -7,17 +7,8 @@ import typer
 
 from infoshot.atomic import check_writable, make_folder
 from infoshot.backbones import make_backbone
+from infoshot.cli import image_options as given
 from infoshot.cli.console import complain, progress_bar, say, stdout
-from infoshot.cli.images import (
-    N_THREADS,
-    DatasetOption,
-    DeviceOption,
-    RootOption,
-    SkipBrokenOption,
-    SplitsOption,
-    device_or_default,
-    without_broken,
-)
 from infoshot.data import open_dataset
 from infoshot.distributed import Ranks, joined_ranks
 from infoshot.training import (
@@ -32,8 +23,8 @@ from infoshot.training.images import base_splits
 
 
 def train_backbone(
-    dataset: DatasetOption,
-    root: RootOption,
+    dataset: given.Dataset,
+    root: given.Root,
     backbone: Annotated[
         str, typer.Option(help="resnet18, wrn28-10, resnet12, conv4 or efficientnet-lite0.")
     ],
@@ -46,12 +37,12 @@ def train_backbone(
         float, typer.Option(help="Learning rate; a tenth after 1/2 and 11/15 of the epochs.")
     ] = 0.1,
     seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
-    device: DeviceOption = None,
+    device: given.Device = None,
     compile: Annotated[
         bool, typer.Option("--compile", help="Compile the network; pays off in long runs.")
     ] = False,
-    splits: SplitsOption = None,
-    skip_broken: SkipBrokenOption = False,
+    splits: given.Splits = None,
+    skip_broken: given.SkipBroken = False,
 ) -> None:
     """Train a network on the train classes; an interrupted training goes on by the same command.
 
@@ -67,7 +58,7 @@ def train_backbone(
     make_backbone(backbone)
     make_folder(out)
     check_writable(out / "log.jsonl")
-    with joined_ranks(device_or_default(device)) as ranks:
+    with joined_ranks(given.device_or_default(device)) as ranks:
         images = _images(dataset, root, splits, backbone, skip_broken, ranks)
         records = _train(images, config, out, compile, ranks)
         if ranks.is_main:
@@ -79,8 +70,8 @@ def _images(
 ) -> TrainingImages:
     train_split, val_split = base_splits(open_dataset(dataset, root, splits))
     if skip_broken:
-        train_split = without_broken(train_split, ranks)
-        val_split = without_broken(val_split, ranks) if val_split else None
+        train_split = given.without_broken(train_split, ranks)
+        val_split = given.without_broken(val_split, ranks) if val_split else None
     n_images = len(train_split.records) + (len(val_split.records) if val_split else 0)
     with progress_bar("images", shown=ranks.is_main) as progress:
         bar = progress.add_task("decoding", total=n_images)
@@ -89,7 +80,7 @@ def _images(
             train_split,
             val_split,
             make_backbone(backbone).input_spec,
-            n_threads=N_THREADS,
+            n_threads=given.N_THREADS,
             on_progress=lambda n_done: progress.advance(bar, n_done),
         )
 
@@ -105,7 +96,7 @@ def _train(
             if resumed and records:
                 say(f"Going on after epoch {len(records)} of {config.epochs} in {out}.")
             elif records:
-                say(_line(records[-1], config.epochs))
+                say(records[-1].sentence(config.epochs))
             progress.update(bar, completed=len(records) * n_images)
 
         return train(
@@ -119,16 +110,6 @@ def _train(
         )
 
 
-def _line(record: EpochRecord, n_epochs: int) -> str:
-    val = ""
-    if record.val_accuracy is not None:
-        val = f"validation {record.val_accuracy:.2f} ± {record.val_ci95:.2f} %, "
-    return (
-        f"epoch {record.epoch}/{n_epochs}: loss {record.loss:.3f}, "
-        f"train {record.train_accuracy:.1f} %, {val}{record.images_per_second:,.0f} images/s"
-    )
-
-
 def _report(records: list[EpochRecord], out: Path) -> None:
     best = records[best_epoch(records) - 1]
     if best.val_accuracy is None:
@@ -140,6 +121,10 @@ def _report(records: list[EpochRecord], out: Path) -> None:
     else:
         stdout().print(
             f"Best of {len(records)} epochs: {best.epoch}, validation accuracy "
-            f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (5-way 1-shot, nearest prototype)"
+            f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (5-way 1-shot, nearest prototype)",
+            soft_wrap=True,
         )
-    stdout().print(f"Checkpoints: {out / 'best'}, {out / 'last'}; log.jsonl and curve.png beside")
+    stdout().print(
+        f"Checkpoints: {out / 'best'}, {out / 'last'}; log.jsonl and curve.png beside",
+        soft_wrap=True,
+    )

@@ -6,7 +6,6 @@ they have in the original.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -16,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from infoshot.data.images import ImageRecord, Pixels
+from infoshot.data.images import ImageRecord, Pixels, decoder_threads
 from infoshot.data.transforms import resize_and_crop
 from infoshot.errors import DataError
 
@@ -84,7 +83,7 @@ def broken_images(
 ) -> dict[int, str]:
     """Numbers of the images that do not decode, each with the sentence that says why."""
     broken = {}
-    with ThreadPoolExecutor(n_threads) as pool:
+    with decoder_threads(n_threads) as pool:
         for number, sentence in enumerate(pool.map(_try, records)):
             on_progress(1)
             if sentence:
@@ -98,20 +97,15 @@ def _decoded(
     n_threads: int,
     on_progress: Progress,
 ) -> Iterator[Shaped]:
-    """Every image in its order, decoded and shaped by threads; Pillow releases Python's lock."""
+    """Every image in its order, decoded and shaped by threads."""
 
     def load(record: ImageRecord) -> Shaped:
         return shape(record.location.pixels())
 
-    with ThreadPoolExecutor(n_threads) as pool:
-        futures = [pool.submit(load, record) for record in records]
-        try:
-            for future in futures:
-                yield future.result()
-                on_progress(1)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with decoder_threads(n_threads) as pool:
+        for future in [pool.submit(load, record) for record in records]:
+            yield future.result()
+            on_progress(1)
 
 
 def _squashed(pixels: Pixels, largest: int) -> tuple[Pixels, tuple[int, int]]:

@@ -8,6 +8,9 @@ import io
 import os
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -22,6 +25,7 @@ EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .png .bmp .gif .webp .tif .tiff .ppm .pgm .pnm".split()  # noqa: SIM905
 )
 Pixels = NDArray[np.uint8]
+_MOST_PIXELS = 90_000_000
 
 
 class Location(ABC):
@@ -145,18 +149,32 @@ def decode(content: bytes, name: str) -> Pixels:
     if not content:
         raise DataError(f"{name}: the file is empty.")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            warnings.simplefilter("ignore", UserWarning)  # broken EXIF and the like
-            with Image.open(io.BytesIO(content)) as image:
-                image.load()
-                return np.asarray(_rgb(image))
+        with Image.open(io.BytesIO(content)) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
+            image.load()
+            return np.asarray(_rgb(image))
     except UnidentifiedImageError as error:
         raise DataError(f"{name}: not an image, or of a kind that cannot be read.") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+    except Image.DecompressionBombError as error:
         raise DataError(f"{name}: too large to be a photo ({error}).") from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise DataError(f"{name}: cannot be decoded ({error}).") from error
+
+
+@contextmanager
+def decoder_threads(n_threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that decode images, without Pillow's remarks about odd but readable ones.
+
+    Filters of warnings belong to the whole process, so they are set once around all threads.
+    """
+    with warnings.catch_warnings(), ThreadPoolExecutor(n_threads) as pool:
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def is_image_name(name: str | os.PathLike[str]) -> bool:

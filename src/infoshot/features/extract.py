@@ -5,8 +5,8 @@ depend on how many images there are, where its image stands among them, or which
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,10 +16,11 @@ from infoshot import checks
 from infoshot.backbones import Backbone
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.data.datasets import ImageSplit
-from infoshot.data.images import ImageRecord
+from infoshot.data.images import ImageRecord, decoder_threads
 from infoshot.data.transforms import network_input, resize_and_crop
 from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
 from infoshot.errors import InvalidArgumentError
+from infoshot.features.cache import cached
 from infoshot.parallel import chunk_ranges
 from infoshot.types import FeatureTable
 from infoshot.version import __version__
@@ -66,6 +67,32 @@ class Extraction:
         if crop > resize:
             raise InvalidArgumentError(f"crop must be at most resize; got {crop} and {resize}.")
         return resize, crop
+
+
+def split_features(
+    dataset: str,
+    split: ImageSplit,
+    checkpoint: Checkpoint,
+    how: Extraction,
+    *,
+    cache: Path | None = None,
+    ranks: Ranks = ALONE,
+    on_progress: Progress = lambda n_done: None,
+) -> FeatureTable | None:
+    """Features of a split with labels, class names and provenance, from the cache or made now.
+
+    Returns
+    -------
+    ``None`` in processes other than the main one.
+    """
+    about = provenance(dataset, split, checkpoint, how)
+
+    def make() -> FeatureTable:
+        features = extract_features(split, checkpoint, how, ranks=ranks, on_progress=on_progress)
+        return feature_table(split, features, about)
+
+    table = make() if cache is None else cached(cache, about, make, ranks)
+    return table if ranks.is_main else None
 
 
 def extract_features(
@@ -145,14 +172,10 @@ def _batches(
         pixels = resize_and_crop(records[number].location.pixels(), resize, crop)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
-    with ThreadPoolExecutor(how.n_threads) as pool:
+    with decoder_threads(how.n_threads) as pool:
         ahead = [pool.submit(load, number) for chunk in chunks[:1] for number in chunk]
         for following in (*chunks[1:], range(0))[: len(chunks)]:
             current, ahead = ahead, [pool.submit(load, number) for number in following]
-            try:
-                images = torch.stack([future.result() for future in current])
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+            images = torch.stack([future.result() for future in current])
             padding = images.new_zeros(size - len(images), *images.shape[1:])
             yield torch.cat((images, padding)), len(images)

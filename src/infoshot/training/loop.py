@@ -1,13 +1,10 @@
-"""Base training: epochs of gradient descent, kept so that a kill costs one epoch at most.
-
-After every epoch ``last/`` is replaced: weights, classifier, momentum and the record of all epochs
-in one move. ``best/`` is written before it, so whatever happens in between is done again, the same.
-"""
+"""Base training: epochs of gradient descent that continue where they were interrupted."""
 
 import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, final
 
@@ -16,13 +13,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from infoshot.backbones import Backbone, make_backbone
-from infoshot.backbones.checkpoints import (
-    DESCRIPTION_NAME,
-    TrainingState,
-    load_checkpoint,
-    load_training,
-    save_checkpoint,
-)
 from infoshot.distributed import ALONE, Ranks, synchronised_batch_norm
 from infoshot.errors import DataError
 from infoshot.training.batches import Batches
@@ -30,10 +20,11 @@ from infoshot.training.config import TrainConfig
 from infoshot.training.curve import plot_curve
 from infoshot.training.images import TrainingImages
 from infoshot.training.losses import smoothed_cross_entropy
-from infoshot.training.records import EpochRecord, best_epoch, write_log
+from infoshot.training.records import EpochRecord
+from infoshot.training.snapshot import Snapshot, read_snapshot
 from infoshot.training.validation import Validation
 
-BEST, LAST, LOG_NAME, CURVE_NAME = "best", "last", "log.jsonl", "curve.png"
+CURVE_NAME = "curve.png"
 
 EpochHook = Callable[[list[EpochRecord], bool], None]
 
@@ -96,11 +87,19 @@ def train(
         run.resume()
         if ranks.is_main:
             on_epoch(run.records, True)
-        while len(run.records) < config.epochs:
-            run.epoch(on_progress if ranks.is_main else lambda n_images: None)
-            if ranks.is_main:
-                run.save()
-                on_epoch(run.records, False)
+        # Files are written while the next epoch learns; one at a time, so a kill still costs one
+        # epoch beyond the one under way at most.
+        with ThreadPoolExecutor(1) as writer:
+            writing = None
+            while len(run.records) < config.epochs:
+                run.epoch(on_progress if ranks.is_main else lambda n_images: None)
+                if ranks.is_main:
+                    if writing is not None:
+                        writing.result()
+                    writing = writer.submit(run.snapshot().write, out, ranks)
+                    on_epoch(run.records, False)
+            if writing is not None:
+                writing.result()
     if ranks.is_main:
         plot_curve(run.records, out / CURVE_NAME, f"{config.backbone}, {images.about['dataset']}")
     return run.records
@@ -143,25 +142,36 @@ class _Run:
 
     def resume(self) -> None:
         """Take up what is in the folder of the run, if anything."""
-        folder = self.out / LAST
-        if not (folder / DESCRIPTION_NAME).exists():
+        snapshot = read_snapshot(self.out, self._about())
+        if snapshot is None:
             return
-        checkpoint, state = load_checkpoint(folder), load_training(folder)
-        difference = _difference(checkpoint.config, self._about())
-        if difference:
-            raise DataError(
-                f"{self.out}: holds another training ({difference}); choose another folder, or "
-                "remove this one to start anew."
-            )
-        self.model.backbone.load_state_dict(checkpoint.backbone.state_dict())
-        self.model.head.load_state_dict(
-            {name: state.tensors[f"head.{name}"] for name in self.model.head.state_dict()}
+        model, tensors = self.model, snapshot.tensors
+        model.backbone.load_state_dict(snapshot.weights)
+        model.head.load_state_dict(
+            {name: tensors[f"head.{name}"] for name in model.head.state_dict()}
         )
-        for name, parameter in self.model.named_parameters():
-            if f"momentum.{name}" in state.tensors:
-                momentum = torch.empty_like(parameter).copy_(state.tensors[f"momentum.{name}"])
+        for name, parameter in model.named_parameters():
+            if f"momentum.{name}" in tensors:
+                momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
                 self.optimizer.state[parameter]["momentum_buffer"] = momentum
-        self.records = [EpochRecord(**record) for record in state.facts["epochs"]]
+        self.records = list(snapshot.records)
+
+    def snapshot(self) -> Snapshot:
+        """Copy all that the next epoch needs; the training may go on meanwhile."""
+        model = self.model
+        tensors = {f"head.{name}": value for name, value in model.head.state_dict().items()}
+        for name, parameter in model.named_parameters():
+            momentum = self.optimizer.state[parameter].get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"momentum.{name}"] = momentum
+        return Snapshot(
+            self.config.backbone,
+            self._about(),
+            self.images.class_names,
+            _copies(model.backbone.state_dict()),
+            _copies(tensors),
+            tuple(self.records),
+        )
 
     def epoch(self, on_progress: Callable[[int], None]) -> None:
         """One pass over the training images, and a look at the validation classes."""
@@ -193,30 +203,6 @@ class _Run:
             EpochRecord(number + 1, rate, loss, 100 * accuracy, *val, n_images / learned, seconds)
         )
 
-    def save(self) -> None:
-        """Write the checkpoints; the last one carries what the next epoch needs."""
-        about, names = self._about(), self.images.class_names
-        model, config = self.model, self.config
-        if best_epoch(self.records) == len(self.records):
-            save_checkpoint(
-                self.out / BEST, config.backbone, model.backbone, class_names=names, config=about
-            )
-        tensors = {f"head.{name}": value for name, value in model.head.state_dict().items()}
-        for name, parameter in model.named_parameters():
-            momentum = self.optimizer.state[parameter].get("momentum_buffer")
-            if momentum is not None:
-                tensors[f"momentum.{name}"] = momentum
-        facts = {"epochs": [dataclasses.asdict(record) for record in self.records]}
-        save_checkpoint(
-            self.out / LAST,
-            config.backbone,
-            model.backbone,
-            class_names=names,
-            config=about,
-            training=TrainingState(facts, tensors),
-        )
-        write_log(self.out / LOG_NAME, self.records, about, self.ranks)
-
     def _step(self, x: Tensor, y: Tensor) -> Tensor:
         """Learn from a batch; the sums of loss and of right answers."""
         kind = x.device.type
@@ -245,12 +231,8 @@ def _validation(images: TrainingImages, config: TrainConfig, ranks: Ranks) -> Va
     return validation if validation.possible() else None
 
 
-def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """First setting in which two trainings differ, in words; '' if there is none."""
-    for name in sorted(there.keys() | here.keys()):
-        if there.get(name) != here.get(name):
-            return f"{name} {there.get(name)} there, {here.get(name)} here"
-    return ""
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
 
 
 def _cuda_devices(ranks: Ranks) -> list[str]:

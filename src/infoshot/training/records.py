@@ -25,6 +25,16 @@ class EpochRecord:
     images_per_second: float
     seconds: float
 
+    def sentence(self, n_epochs: int) -> str:
+        """All of it in a line for people."""
+        val = ""
+        if self.val_accuracy is not None:
+            val = f"validation {self.val_accuracy:.2f} ± {self.val_ci95:.2f} %, "
+        return (
+            f"epoch {self.epoch}/{n_epochs}: loss {self.loss:.3f}, "
+            f"train {self.train_accuracy:.1f} %, {val}{self.images_per_second:,.0f} images/s"
+        )
+
 
 def best_epoch(records: Sequence[EpochRecord]) -> int:
     """Number of the epoch with the best validation, the first of equals; without one, the last."""
