@@ -27,7 +27,7 @@ def root(tmp_path_factory):
 def _images(root):
     train_split, val_split = base_splits(open_dataset("folder", root))
     spec = make_backbone("conv4").input_spec
-    return load_training_images("folder", train_split, val_split, spec, n_threads=2)
+    return load_training_images("folder", train_split, val_split, spec, n_workers=2)
 
 
 def test_augmentation_is_the_same_on_both_devices():

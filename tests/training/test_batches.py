@@ -79,7 +79,7 @@ def test_fewer_images_than_a_batch_are_one_batch():
 
 def test_images_of_one_size_are_stored_as_they_are(tmp_path):
     split = open_dataset("folder", make_folders(tmp_path, 2, (30, 40))).split("train")
-    stored = stored_images(split.records, 168, n_threads=2)
+    stored = stored_images(split.records, 168, n_workers=2)
     assert stored.images.shape == (8, 3, 30, 40)
     assert stored.sizes.tolist() == [[30, 40]] * 8
     for record, image in zip(split.records, stored.images, strict=True):
@@ -94,7 +94,7 @@ def test_large_images_are_squashed_and_their_shapes_remembered(tmp_path):
     (tmp_path / "more" / "train").rmdir()
     (tmp_path / "more").rmdir()
     split = open_dataset("folder", tmp_path).split("train")
-    stored = stored_images(split.records, 168, n_threads=2)
+    stored = stored_images(split.records, 168, n_workers=2)
     assert stored.images.shape == (4, 3, 168, 168)
     assert stored.sizes.tolist() == [[300, 200]] * 2 + [[90, 100]] * 2
     # Crops keep their shape in the original: aspects of boxes in pixels stay within 3/4 to 4/3.

@@ -25,7 +25,7 @@ CONFIG = TrainConfig(
 def _load(root):
     train_split, val_split = base_splits(open_dataset("folder", root))
     spec = make_backbone("conv4").input_spec
-    return load_training_images("folder", train_split, val_split, spec, n_threads=2)
+    return load_training_images("folder", train_split, val_split, spec, n_workers=2)
 
 
 @pytest.fixture(scope="module")

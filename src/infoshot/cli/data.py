@@ -11,6 +11,7 @@ from infoshot.atomic import check_outputs, write_atomically
 from infoshot.cli import image_options as given
 from infoshot.cli.console import print_table, progress_bar, stdout
 from infoshot.data import open_dataset
+from infoshot.data.decoding import decode_workers
 from infoshot.data.inspect import Inspection, inspect_dataset
 
 _MOST_LINES = 10
@@ -37,7 +38,7 @@ def inspect(
         inspection = inspect_dataset(
             found,
             decode=decode,
-            n_threads=given.N_THREADS,
+            n_workers=decode_workers(),
             on_progress=lambda n_done: progress.advance(bar, n_done),
         )
     if json:

@@ -66,13 +66,7 @@ def extract(
     network = _network(checkpoint, backbone)
     check_outputs([root], [out])
     with joined_ranks(given.device_or_default(device)) as ranks:
-        how = Extraction(
-            resize=resize,
-            crop=crop,
-            batch_size=batch_size,
-            device=ranks.device,
-            n_threads=given.N_THREADS,
-        )
+        how = Extraction(resize=resize, crop=crop, batch_size=batch_size, device=ranks.device)
         how.sizes(network)
         images = open_dataset(dataset, root, splits)
         wanted = [images.split(name) for name in ([split, "train"] if base_mean else [split])]

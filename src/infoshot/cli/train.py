@@ -10,6 +10,7 @@ from infoshot.backbones import make_backbone
 from infoshot.cli import image_options as given
 from infoshot.cli.console import complain, progress_bar, say, stdout
 from infoshot.data import open_dataset
+from infoshot.data.decoding import decode_workers
 from infoshot.distributed import Ranks, joined_ranks
 from infoshot.training import (
     EpochRecord,
@@ -80,7 +81,7 @@ def _images(
             train_split,
             val_split,
             make_backbone(backbone).input_spec,
-            n_threads=given.N_THREADS,
+            n_workers=decode_workers(),
             on_progress=lambda n_done: progress.advance(bar, n_done),
         )
 

@@ -5,22 +5,21 @@ and their true heights and widths stay beside them, so that crops are drawn with
 they have in the original.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from infoshot.data.images import ImageRecord, Pixels, decoder_threads
+from infoshot.data.decoding import map_images
+from infoshot.data.images import ImageRecord, Pixels
 from infoshot.data.transforms import resize_and_crop
 from infoshot.errors import DataError
 
 Progress = Callable[[int], None]
-Shaped = TypeVar("Shaped")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,7 @@ def stored_images(
     records: Sequence[ImageRecord],
     largest: int,
     *,
-    n_threads: int,
+    n_workers: int,
     on_progress: Progress = lambda n_done: None,
 ) -> StoredImages:
     """Decode images for training; neither side is stored with more than ``largest`` pixels.
@@ -48,15 +47,14 @@ def stored_images(
     DataError
         If an image cannot be decoded; the sentence names it.
     """
-    shrink = partial(_squashed, largest=largest)
-    decoded = list(_decoded(records, shrink, n_threads, on_progress))
-    sizes = torch.tensor([size for _, size in decoded])
-    height = max(pixels.shape[0] for pixels, _ in decoded)
-    width = max(pixels.shape[1] for pixels, _ in decoded)
-    images = torch.empty(len(decoded), 3, height, width, dtype=torch.uint8)
-    for number, (pixels, _) in enumerate(decoded):
-        images[number] = _channels_first(_resized(pixels, height, width))
-    return StoredImages(images, sizes)
+    decoded, sizes = [], []
+    for pixels, size in map_images(partial(_squashed, largest=largest), records, n_workers):
+        decoded.append(pixels)
+        sizes.append(size)
+        on_progress(1)
+    height, width = np.max([pixels.shape[:2] for pixels in decoded], axis=0)
+    same = np.stack([_resized(pixels, height, width) for pixels in decoded])
+    return StoredImages(channels_first(same), torch.tensor(sizes))
 
 
 def stored_crops(
@@ -64,51 +62,44 @@ def stored_crops(
     resize: int,
     crop: int,
     *,
-    n_threads: int,
+    n_workers: int,
     on_progress: Progress = lambda n_done: None,
 ) -> Tensor:
     """Decode the published test crops, uint8, shape ``(image, 3, crop, crop)``."""
-
-    def shape(pixels: Pixels) -> Tensor:
-        return _channels_first(resize_and_crop(pixels, resize, crop))
-
-    return torch.stack(list(_decoded(records, shape, n_threads, on_progress)))
+    crops = []
+    for pixels in map_images(partial(published_crop, resize=resize, crop=crop), records, n_workers):
+        crops.append(pixels)
+        on_progress(1)
+    return channels_first(np.stack(crops))
 
 
 def broken_images(
     records: Sequence[ImageRecord],
     *,
-    n_threads: int,
+    n_workers: int,
     on_progress: Progress = lambda n_done: None,
 ) -> dict[int, str]:
     """Numbers of the images that do not decode, each with the sentence that says why."""
     broken = {}
-    with decoder_threads(n_threads) as pool:
-        for number, sentence in enumerate(pool.map(_try, records)):
-            on_progress(1)
-            if sentence:
-                broken[number] = sentence
+    for number, sentence in enumerate(map_images(_why_broken, records, n_workers)):
+        on_progress(1)
+        if sentence:
+            broken[number] = sentence
     return broken
 
 
-def _decoded(
-    records: Sequence[ImageRecord],
-    shape: Callable[[Pixels], Shaped],
-    n_threads: int,
-    on_progress: Progress,
-) -> Iterator[Shaped]:
-    """Every image in its order, decoded and shaped by threads."""
-
-    def load(record: ImageRecord) -> Shaped:
-        return shape(record.location.pixels())
-
-    with decoder_threads(n_threads) as pool:
-        for future in [pool.submit(load, record) for record in records]:
-            yield future.result()
-            on_progress(1)
+def published_crop(record: ImageRecord, resize: int, crop: int) -> Pixels:
+    """Published test crop of an image."""
+    return resize_and_crop(record.location.pixels(), resize, crop)
 
 
-def _squashed(pixels: Pixels, largest: int) -> tuple[Pixels, tuple[int, int]]:
+def channels_first(pixels: Pixels) -> Tensor:
+    """Batch of pixels, ``(image, height, width, 3)``, as a network wants them."""
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+
+
+def _squashed(record: ImageRecord, largest: int) -> tuple[Pixels, tuple[int, int]]:
+    pixels = record.location.pixels()
     height, width = pixels.shape[:2]
     return _resized(pixels, min(height, largest), min(width, largest)), (height, width)
 
@@ -120,11 +111,7 @@ def _resized(pixels: Pixels, height: int, width: int) -> Pixels:
     return np.asarray(image)
 
 
-def _channels_first(pixels: Pixels) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-
-
-def _try(record: ImageRecord) -> str | None:
+def _why_broken(record: ImageRecord) -> str | None:
     try:
         record.location.pixels()
     except DataError as error:

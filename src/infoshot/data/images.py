@@ -6,11 +6,7 @@ decoded is named in one sentence.
 
 import io
 import os
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -160,21 +156,6 @@ def decode(content: bytes, name: str) -> Pixels:
         raise DataError(f"{name}: too large to be a photo ({error}).") from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise DataError(f"{name}: cannot be decoded ({error}).") from error
-
-
-@contextmanager
-def decoder_threads(n_threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that decode images, without Pillow's remarks about odd but readable ones.
-
-    Filters of warnings belong to the whole process, so they are set once around all threads.
-    """
-    with warnings.catch_warnings(), ThreadPoolExecutor(n_threads) as pool:
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def is_image_name(name: str | os.PathLike[str]) -> bool:

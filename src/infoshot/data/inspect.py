@@ -45,7 +45,7 @@ def inspect_dataset(
     dataset: ImageDataset,
     *,
     decode: bool = True,
-    n_threads: int = 4,
+    n_workers: int = 2,
     on_progress: Callable[[int], None] = lambda n_done: None,
 ) -> Inspection:
     """Count everything and, unless told not to, decode every image.
@@ -56,8 +56,8 @@ def inspect_dataset(
         What was found.
     decode
         Try to decode every image; without it ``broken`` is empty.
-    n_threads
-        Threads that decode; Pillow releases Python's lock.
+    n_workers
+        How many decode at a time.
     on_progress
         Called with the number of images tried since the last call.
     """
@@ -79,10 +79,10 @@ def inspect_dataset(
         missing_classes=dataset.missing_classes(),
         unknown_classes=sorted(counts.get("", {})),
         ignored=dataset.found.ignored,
-        broken=_broken(dataset, n_threads, on_progress) if decode else [],
+        broken=_broken(dataset, n_workers, on_progress) if decode else [],
     )
 
 
-def _broken(dataset: ImageDataset, n_threads: int, on_progress: Callable[[int], None]) -> list[str]:
-    broken = broken_images(dataset.found.records, n_threads=n_threads, on_progress=on_progress)
+def _broken(dataset: ImageDataset, n_workers: int, on_progress: Callable[[int], None]) -> list[str]:
+    broken = broken_images(dataset.found.records, n_workers=n_workers, on_progress=on_progress)
     return list(broken.values())

@@ -5,7 +5,9 @@ depend on how many images there are, where its image stands among them, or which
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +18,10 @@ from infoshot import checks
 from infoshot.backbones import Backbone
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.data.datasets import ImageSplit
-from infoshot.data.images import ImageRecord, decoder_threads
-from infoshot.data.transforms import network_input, resize_and_crop
+from infoshot.data.decoded import channels_first, published_crop
+from infoshot.data.decoding import decode_workers, map_images
+from infoshot.data.images import ImageRecord
+from infoshot.data.transforms import network_input
 from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
 from infoshot.errors import InvalidArgumentError
 from infoshot.features.cache import cached
@@ -34,7 +38,7 @@ class Extraction:
 
     ``resize`` and ``crop`` are pixels; ``None`` takes what the backbone wants. ``batch_size``
     images make a pass; ``None``: 8 on a CPU, where larger batches leave the cache, 256 elsewhere.
-    ``n_threads`` decode images while the network works. Only ``resize`` and ``crop`` change the
+    ``n_workers`` decode images while the network works. Only ``resize`` and ``crop`` change the
     features; ``batch_size`` and ``device`` may round them differently.
     """
 
@@ -42,7 +46,7 @@ class Extraction:
     crop: int | None = None
     batch_size: int | None = None
     device: str = "cpu"
-    n_threads: int = 2
+    n_workers: int = field(default_factory=decode_workers)
 
     def images_per_pass(self) -> int:
         """Return the batch size that is used."""
@@ -164,18 +168,12 @@ def feature_table(
 def _batches(
     records: list[ImageRecord], chunks: list[range], checkpoint: Checkpoint, how: Extraction
 ) -> Iterator[tuple[Tensor, int]]:
-    """Batches of equal size as uint8, and how many of each are real; decoded one batch ahead."""
+    """Batches of equal size as uint8, and how many of each are real; decoded a little ahead."""
     resize, crop = how.sizes(checkpoint)
-    size = how.images_per_pass()
-
-    def load(number: int) -> Tensor:
-        pixels = resize_and_crop(records[number].location.pixels(), resize, crop)
-        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-
-    with decoder_threads(how.n_threads) as pool:
-        ahead = [pool.submit(load, number) for chunk in chunks[:1] for number in chunk]
-        for following in (*chunks[1:], range(0))[: len(chunks)]:
-            current, ahead = ahead, [pool.submit(load, number) for number in following]
-            images = torch.stack([future.result() for future in current])
-            padding = images.new_zeros(size - len(images), *images.shape[1:])
-            yield torch.cat((images, padding)), len(images)
+    crop_of = partial(published_crop, resize=resize, crop=crop)
+    own = [records[number] for chunk in chunks for number in chunk]
+    crops = map_images(crop_of, own, how.n_workers)
+    for chunk in chunks:
+        images = channels_first(np.stack(list(islice(crops, len(chunk)))))
+        padding = images.new_zeros(how.images_per_pass() - len(images), *images.shape[1:])
+        yield torch.cat((images, padding)), len(images)

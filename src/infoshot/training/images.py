@@ -38,7 +38,7 @@ def load_training_images(
     val: ImageSplit | None,
     spec: InputSpec,
     *,
-    n_threads: int,
+    n_workers: int,
     on_progress: Callable[[int], None] = lambda n_done: None,
 ) -> TrainingImages:
     """Decode both splits once.
@@ -56,13 +56,13 @@ def load_training_images(
         )
     about = {"dataset": dataset, "train_sha256": train.digest()}
     stored = stored_images(
-        train.records, _STORED_CROPS * spec.crop, n_threads=n_threads, on_progress=on_progress
+        train.records, _STORED_CROPS * spec.crop, n_workers=n_workers, on_progress=on_progress
     )
     crops = labels = None
     if val is not None:
         about["val_sha256"] = val.digest()
         crops = stored_crops(
-            val.records, spec.resize, spec.crop, n_threads=n_threads, on_progress=on_progress
+            val.records, spec.resize, spec.crop, n_workers=n_workers, on_progress=on_progress
         )
         labels = torch.tensor(val.labels)
     return TrainingImages(

@@ -124,6 +124,7 @@ class _Run:
             lr=config.learning_rate,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
+            fused=ranks.device.startswith("cuda") or None,
         )
         self.batches = Batches(
             images,
@@ -232,7 +233,8 @@ def _validation(images: TrainingImages, config: TrainConfig, ranks: Ranks) -> Va
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
+    """Copies where the tensors are: whoever writes them waits for them, not the training."""
+    return {name: value.detach().clone() for name, value in tensors.items()}
 
 
 def _cuda_devices(ranks: Ranks) -> list[str]:
