@@ -1,13 +1,14 @@
-r"""Make the package's default features: 8 bits per number, one scale per row.
+r"""Store a feature file in 8 bits per number, with one scale per row: half of float16.
 
-    python scripts/embed_features.py mini_test_resnet18.npz \
+    python scripts/embed_features.py mini_test_resnet18.safetensors \
         src/infoshot/assets/mini_test_resnet18.safetensors
 
-The features are averages after a ReLU, so none is negative. Rounding each row to 255 levels of its
-largest entry moves a unit-length feature by 0.005 on average.
+The features must be averages after a ReLU, so that none is negative. Rounding each row to 255
+levels of its largest entry moves a unit-length feature by 0.005 on average.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import torch
@@ -15,13 +16,6 @@ from safetensors.torch import save
 
 from infoshot.atomic import write_atomically
 from infoshot.features import digest, read_features
-
-PROVENANCE = (
-    "mini-ImageNet test classes (Ravi and Larochelle, 20 classes x 600 images, 84 x 84 JPEG), "
-    "average-pooled features of a ResNet-18 trained on the 64 base classes for 90 epochs with "
-    "cross-entropy (label smoothing 0.1), test crop 84, one pass per image; base_mean is the mean "
-    "feature of the base classes' images"
-)
 
 
 def main() -> None:
@@ -42,7 +36,8 @@ def main() -> None:
         "base_mean": table.base_mean.float(),
     }
     metadata = {
-        "source": PROVENANCE,
+        **table.provenance,
+        "class_names": json.dumps(list(table.class_names)),
         "source_sha256": digest(arguments.source),
         "quantised": "uint8 times features_scale, one scale per row",
     }

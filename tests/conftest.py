@@ -23,11 +23,11 @@ def embedded() -> FeatureTable:
 
 
 @pytest.fixture(scope="session")
-def source_features() -> Path:
-    """The file the embedded features were made from, for those who have it."""
-    path = os.environ.get("INFOSHOT_SOURCE_FEATURES")
+def mini_imagenet() -> Path:
+    """The images the embedded features were made from, for those who have them."""
+    path = os.environ.get("INFOSHOT_MINI_IMAGENET")
     if not path:
-        pytest.skip("INFOSHOT_SOURCE_FEATURES does not say where the source of the features is")
+        pytest.skip("INFOSHOT_MINI_IMAGENET does not say where mini-ImageNet is")
     return Path(path)
 
 

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 
 from infoshot import DataError, FeatureTable
 from infoshot.atomic import check_writable, write_atomically
+from infoshot.data.splits import published_split
 from infoshot.features import default_features_path, digest, read_features, write_features
 
 FEATURES = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
@@ -69,17 +70,12 @@ def test_embedded_features_are_what_their_provenance_says(embedded):
     assert embedded.features.shape == (12_000, 512)
     assert embedded.labels.bincount().tolist() == [600] * 20
     assert embedded.base_mean.shape == (512,)
-    assert "mini-ImageNet" in embedded.provenance["source"]
+    assert embedded.provenance["dataset"] == "mini-imagenet"
+    assert embedded.provenance["split"] == "test"
+    assert list(embedded.class_names) == sorted(
+        name for name, split in published_split("mini-imagenet").items() if split == "test"
+    )
     assert default_features_path().stat().st_size < 7_000_000
-
-
-def test_embedded_features_are_close_to_their_source(embedded, source_features):
-    assert digest(source_features) == embedded.provenance["source_sha256"]
-    original = read_features(source_features)
-    unit = torch.nn.functional.normalize
-    moved = unit(original.features.float(), dim=1) - unit(embedded.features, dim=1)
-    assert moved.norm(dim=1).mean() < 0.005
-    assert torch.equal(original.labels, embedded.labels)
 
 
 def _write(path, **arrays):

@@ -23,9 +23,10 @@ def stdout() -> Console:
     return Console(markup=False, highlight=False)
 
 
-def say(sentence: str) -> None:
-    """How far we are, on stderr, where no progress bar can be drawn."""
-    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(sentence)
+def say(sentence: str, progress: Progress | None = None) -> None:
+    """How far we are, on stderr; above the progress bar that is being drawn, if any."""
+    console = progress.console if progress else Console(stderr=True)
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def complain(kind: str, sentence: str) -> None:

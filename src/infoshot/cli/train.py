@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from infoshot import training
 from infoshot.atomic import check_writable, make_folder
 from infoshot.backbones import make_backbone
 from infoshot.cli import image_options as given
@@ -12,15 +13,7 @@ from infoshot.cli.console import complain, progress_bar, say, stdout
 from infoshot.data import open_dataset
 from infoshot.data.decoding import decode_workers
 from infoshot.distributed import Ranks, joined_ranks
-from infoshot.training import (
-    EpochRecord,
-    TrainConfig,
-    TrainingImages,
-    best_epoch,
-    load_training_images,
-    train,
-)
-from infoshot.training.images import base_splits
+from infoshot.training import EpochRecord, TrainConfig, TrainingImages
 
 
 def train_backbone(
@@ -69,14 +62,14 @@ def train_backbone(
 def _images(
     dataset: str, root: Path, splits: Path | None, backbone: str, skip_broken: bool, ranks: Ranks
 ) -> TrainingImages:
-    train_split, val_split = base_splits(open_dataset(dataset, root, splits))
+    train_split, val_split = training.base_splits(open_dataset(dataset, root, splits))
     if skip_broken:
         train_split = given.without_broken(train_split, ranks)
         val_split = given.without_broken(val_split, ranks) if val_split else None
     n_images = len(train_split.records) + (len(val_split.records) if val_split else 0)
     with progress_bar("images", shown=ranks.is_main) as progress:
         bar = progress.add_task("decoding", total=n_images)
-        return load_training_images(
+        return training.load_training_images(
             dataset,
             train_split,
             val_split,
@@ -95,12 +88,12 @@ def _train(
 
         def on_epoch(records: list[EpochRecord], resumed: bool) -> None:
             if resumed and records:
-                say(f"Going on after epoch {len(records)} of {config.epochs} in {out}.")
+                say(f"Going on after epoch {len(records)} of {config.epochs} in {out}.", progress)
             elif records:
-                say(records[-1].sentence(config.epochs))
+                say(records[-1].sentence(config.epochs), progress)
             progress.update(bar, completed=len(records) * n_images)
 
-        return train(
+        return training.train(
             images,
             config,
             out,
@@ -112,7 +105,7 @@ def _train(
 
 
 def _report(records: list[EpochRecord], out: Path) -> None:
-    best = records[best_epoch(records) - 1]
+    best = records[training.best_epoch(records) - 1]
     if best.val_accuracy is None:
         complain(
             "Warning",
@@ -122,7 +115,7 @@ def _report(records: list[EpochRecord], out: Path) -> None:
     else:
         stdout().print(
             f"Best of {len(records)} epochs: {best.epoch}, validation accuracy "
-            f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (5-way 1-shot, nearest prototype)",
+            f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (nearest prototype)",
             soft_wrap=True,
         )
     stdout().print(

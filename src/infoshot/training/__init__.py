@@ -1,7 +1,7 @@
 """Base training: a backbone and a classifier on the train classes, with the published recipe."""
 
 from infoshot.training.config import TrainConfig
-from infoshot.training.images import TrainingImages, load_training_images
+from infoshot.training.images import TrainingImages, base_splits, load_training_images
 from infoshot.training.loop import train
 from infoshot.training.records import EpochRecord, best_epoch
 
@@ -9,6 +9,7 @@ __all__ = [
     "EpochRecord",
     "TrainConfig",
     "TrainingImages",
+    "base_splits",
     "best_epoch",
     "load_training_images",
     "train",
