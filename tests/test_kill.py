@@ -4,6 +4,7 @@ Twenty seeded moments each for a training and an extraction, spread over the tim
 undisturbed command works (imports aside).
 """
 
+import hashlib
 import os
 import random
 import signal
@@ -43,12 +44,12 @@ def _start(arguments):
 
 
 def _finish(arguments):
-    """Run to the end; how long the work took."""
+    """Run to the end; how long the work took, and what was said."""
     process = _start(arguments)
     start = time.perf_counter()
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return time.perf_counter() - start
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    return time.perf_counter() - start, said
 
 
 def _kill_after(arguments, seconds):
@@ -66,13 +67,15 @@ def _moments(seconds):
 
 
 def _check_whole(out):
-    """Every file under a final name can be read; those of checkpoints against their digests."""
+    """Every file under a final name can be read, against its digest; how many epochs are kept."""
     for description in out.glob("*/checkpoint.json"):
         load_checkpoint(description.parent)
-    if (out / "last" / "checkpoint.json").exists():
-        load_training(out / "last")
-    for path in out.rglob("*.safetensors"):
-        assert path.name.startswith(".") or len(path.read_bytes()) > 8
+    for path in out.glob("*/*-*.safetensors"):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert path.stem.endswith(digest[:16])
+    if not (out / "last" / "checkpoint.json").exists():
+        return 0
+    return len(load_training(out / "last").facts["epochs"])
 
 
 def _tensors(out):
@@ -85,14 +88,15 @@ def test_killed_training_ends_with_the_same_tensors(tmp_path):
     root = make_folders(tmp_path / "data", 10)
     common = ["train", "--dataset", "folder", "--root", root, "--backbone", "conv4", "--epochs", 6,
               "--batch-size", 8, "--lr", 0.02, "--device", "cpu"]  # fmt: skip
-    seconds = _finish([*common, "--out", tmp_path / "undisturbed"])
+    seconds, _ = _finish([*common, "--out", tmp_path / "undisturbed"])
     digests, state = _tensors(tmp_path / "undisturbed")
     at_work = 0
     for number, moment in enumerate(_moments(seconds)):
         out = tmp_path / str(number)
         at_work += _kill_after([*common, "--out", out], moment)
-        _check_whole(out)
-        _finish([*common, "--out", out])
+        n_epochs = _check_whole(out)
+        _, said = _finish([*common, "--out", out])
+        assert (f"Going on after epoch {n_epochs} of" in said) == (n_epochs > 0)
         own_digests, own_state = _tensors(out)
         assert own_digests == digests
         assert own_state.keys() == state.keys()
@@ -107,7 +111,7 @@ def test_killed_extraction_ends_with_the_same_file(tmp_path):
     common = ["extract", "--dataset", "folder", "--root", root, "--device", "cpu",
               "--checkpoint", tmp_path / "checkpoint", "--base-mean"]  # fmt: skip
     whole = tmp_path / "undisturbed.safetensors"
-    seconds = _finish([*common, "--out", whole])
+    seconds, _ = _finish([*common, "--out", whole])
     at_work = 0
     for number, moment in enumerate(_moments(seconds)):
         folder = tmp_path / str(number)

@@ -21,7 +21,32 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
     data = content.encode() if isinstance(content, str) else content
     with _temporary_beside(Path(path)) as temporary:
         temporary.write_bytes(data)
+        _flush(temporary)
         temporary.replace(path)
+        _flush(Path(path).parent)  # now it also survives the machine's going down
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process, and clear away what a killed one left half-written in it.
+
+    Raises
+    ------
+    DataError
+        If another process holds it.
+    """
+    with (folder / ".lock").open("w") as lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DataError(f"{folder}: another process is writing there.") from error
+        except (ImportError, OSError):
+            pass  # an operating system or a file system without such locks
+        for leftover in folder.rglob(".*.part"):
+            leftover.unlink(missing_ok=True)
+        yield
 
 
 def make_folder(path: Path) -> None:
@@ -53,6 +78,17 @@ def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> Non
             raise DataError(f"{output}: would replace a file that is read or written already.")
         taken.add(resolved)
         check_writable(output)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file or a folder is on the disk, where systems let one wait for both."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -206,7 +206,7 @@ BAD = {
     "missing file": (["bench", "--features", "nowhere.npz"], "nowhere.npz: there is no such file."),
     "shots that are words": (["bench", "--shots", "one"], "--shots must be whole numbers separated by commas; got 'one'."),
     "too many ways": (["bench", "--ways", "21"], "n_way must be at most 20"),
-    "too many queries": (["bench", "--queries", "700"], "n_shot + n_query must be at most 600 for class '0'"),
+    "too many queries": (["bench", "--queries", "700"], "n_shot + n_query must be at most 600 for class 'n01930112'"),
     "no tasks": (["bench", "--tasks", "0"], "n_tasks must be a whole number of at least 1; got 0."),
     "negative seed": (["bench", "--seed", "-1"], "seed must be a whole number of at least 0; got -1."),
     "no such device": (["bench", "--device", "tpu"], "device 'tpu' is not available"),

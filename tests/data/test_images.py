@@ -61,6 +61,7 @@ BROKEN = {
     "a PDF": (b"%PDF-1.7\n" + b"0" * 300, "not an image"),
     "half a JPEG": (_encoded(Image.fromarray(np.tile(RGB, (20, 20, 1))), "JPEG")[:800], "cannot be decoded"),
     "half a PNG": (_encoded(Image.fromarray(RGB))[:100], "cannot be decoded"),
+    "too thin": (_encoded(Image.new("RGB", (1, 5000))), r"cannot be decoded \(1 x 5000 pixels are too thin for a photo"),
     "too large": (_encoded(Image.new("1", (20_000, 20_000))), "too large to be a photo"),
 }  # fmt: skip
 

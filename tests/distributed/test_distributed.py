@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from infoshot import InvalidArgumentError
+from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
 from infoshot.distributed import (
@@ -75,6 +75,9 @@ def _all_kinds(ranks):
         whole = torch.arange(n_rows * 3).view(n_rows, 3).float() / 7
         own = [whole[chunk.start : chunk.stop] for chunk in shard_chunks(chunks, ranks)]
         results.append(gather_chunks(torch.cat([whole[:0], *own]), chunks, ranks))
+    ranks.agree("nothing", "the same")
+    with pytest.raises(DataError, match="processes do not agree on the weights"):
+        ranks.agree("the weights", f"rank {ranks.rank}")
     return results, ranks.sum(torch.tensor([ranks.rank + 1.0])), ranks.main_says(ranks.is_main)
 
 

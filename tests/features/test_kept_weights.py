@@ -16,6 +16,8 @@ RUN = Path(__file__).parents[2] / "results" / "training" / "resnet18"
 
 @pytest.fixture(scope="module")
 def checkpoint():
+    if not RUN.is_dir():
+        pytest.skip("results/ is not part of this distribution")
     return load_checkpoint(RUN / "checkpoint")
 
 

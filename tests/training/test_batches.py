@@ -1,13 +1,17 @@
+import os
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from infoshot import InvalidArgumentError
+from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import InputSpec
 from infoshot.data import open_dataset
 from infoshot.data.decoded import StoredImages, stored_images
 from infoshot.data.transforms import augment, draw_augmentation, network_input
 from infoshot.distributed import ALONE, Ranks
+from infoshot.training import TrainConfig
 from infoshot.training.batches import Batches
 from infoshot.training.images import TrainingImages
 from tests.image_folders import make_folders
@@ -68,8 +72,12 @@ def test_processes_share_the_batches_of_one():
 
 
 def test_batch_must_be_shared_evenly():
-    with pytest.raises(InvalidArgumentError, match="batch of 8 images must be a multiple of the 3"):
-        _batches(ranks=Ranks(0, 3))
+    with pytest.raises(InvalidArgumentError, match=r"multiple of the 3 processes .* got 256"):
+        TrainConfig(backbone="conv4").check_shared(3)
+    few = [list(_batches(_images(5), ranks=Ranks(rank, 2)).epoch(0)) for rank in range(2)]
+    assert [len(y) for part in few for _, y in part] == [2, 2]
+    with pytest.raises(DataError, match="2 images are too few for 4 processes"):
+        _batches(_images(2), ranks=Ranks(0, 4))
 
 
 def test_fewer_images_than_a_batch_are_one_batch():
@@ -86,6 +94,20 @@ def test_images_of_one_size_are_stored_as_they_are(tmp_path):
         assert np.array_equal(image.permute(1, 2, 0), record.location.pixels())
 
 
+def test_one_large_image_does_not_blow_up_the_others(tmp_path):
+    make_folders(tmp_path, 30, (20, 20), {"train": "ab"})
+    Image.new("RGB", (400, 500)).save(tmp_path / "train" / "a" / "large.png")
+    split = open_dataset("folder", tmp_path).split("train")
+    assert stored_images(split.records, 168, n_workers=2).images.shape == (61, 3, 20, 20)
+
+
+def test_images_that_cannot_fit_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sysconf", lambda name: 100)
+    split = open_dataset("folder", make_folders(tmp_path, 2, (30, 40))).split("train")
+    with pytest.raises(DataError, match="8 images of 30 x 40 pixels take 0 GB in memory"):
+        stored_images(split.records, 168, n_workers=2)
+
+
 def test_large_images_are_squashed_and_their_shapes_remembered(tmp_path):
     make_folders(tmp_path, 1, (300, 200), {"train": "ab"})
     make_folders(tmp_path / "more", 1, (90, 100), {"train": "cd"})
@@ -97,6 +119,7 @@ def test_large_images_are_squashed_and_their_shapes_remembered(tmp_path):
     stored = stored_images(split.records, 168, n_workers=2)
     assert stored.images.shape == (4, 3, 168, 168)
     assert stored.sizes.tolist() == [[300, 200]] * 2 + [[90, 100]] * 2
+    assert stored_images(split.records[2:], 168, n_workers=2).images.shape == (2, 3, 90, 100)
     # Crops keep their shape in the original: aspects of boxes in pixels stay within 3/4 to 4/3.
     indices = torch.arange(2).repeat(500)
     box = draw_augmentation(0, 0, torch.arange(1000), stored.sizes[indices]).box

@@ -1,12 +1,14 @@
 import dataclasses
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from infoshot import DataError
+from infoshot.atomic import sole_writer
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, load_training
 from infoshot.data import open_dataset
@@ -136,14 +138,31 @@ def test_stopped_before_any_write_it_ends_with_the_same_tensors(
             _writes(patch, act)
             with pytest.raises(StoppedError):
                 train(images, CONFIG, out)
-        again = train(images, CONFIG, out)
+        n_done = _epochs_in(out)
+        seen = []
+
+        def note(done, resumed, seen=seen):
+            seen.append(len(done))
+
+        again = train(images, CONFIG, out, on_epoch=note)
+        assert seen == list(range(n_done, 4))  # it went on, and did not start anew
         assert _comparable(again) == _comparable(records)
         assert _digests(out) == _digests(reference)
         assert sorted(path.name for path in out.iterdir()) == [
-            "best", "curve.png", "last", "log.jsonl",
+            ".lock", "best", "curve.png", "last", "log.jsonl",
         ]  # fmt: skip
         assert len(list((out / "last").iterdir())) == 3
         assert len(list((out / "best").iterdir())) == 2
+
+
+def _epochs_in(out):
+    if not (out / "last" / "checkpoint.json").exists():
+        return 0
+    return len(load_training(out / "last").facts["epochs"])
+
+
+def _must_go_on(records, resumed):
+    assert records
 
 
 def test_full_disk_is_said_and_what_was_there_stays(images, undisturbed, tmp_path, monkeypatch):
@@ -155,7 +174,7 @@ def test_full_disk_is_said_and_what_was_there_stays(images, undisturbed, tmp_pat
         _writes(patch, act)
         with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
             train(images, CONFIG, tmp_path)
-    assert len(load_training(tmp_path / "last").facts["epochs"]) == 1
+    assert _epochs_in(tmp_path) == 1
     train(images, CONFIG, tmp_path)
     assert _digests(tmp_path) == _digests(undisturbed[0])
 
@@ -182,10 +201,36 @@ def test_another_training_is_not_overwritten(images, undisturbed):
 
 
 def test_diverged_training_is_said(images, tmp_path):
-    config = dataclasses.replace(CONFIG, learning_rate=1e18)
-    with pytest.raises(DataError, match="loss is no longer a number in epoch 1; a lower learning"):
-        train(images, config, tmp_path)
-    assert not (tmp_path / "last").exists()
+    for batch_size in (10, 32):  # several steps, and a single one whose loss was still fine
+        config = dataclasses.replace(CONFIG, learning_rate=1e38, batch_size=batch_size)
+        with pytest.raises(DataError, match=r"diverged in epoch 1 .* a lower learning"):
+            train(images, config, tmp_path)
+        assert not (tmp_path / "last").exists()
+
+
+def test_best_is_made_good_if_its_writing_was_cut_off(images, tmp_path):
+    config = dataclasses.replace(CONFIG, epochs=1)
+    train(images, config, tmp_path)
+    digest = load_checkpoint(tmp_path / "best").digest
+    shutil.rmtree(tmp_path / "best")
+    train(images, config, tmp_path)
+    assert load_checkpoint(tmp_path / "best").digest == digest
+
+
+def test_leftovers_of_a_killed_writer_are_cleared_away(images, tmp_path):
+    (tmp_path / "last").mkdir()
+    leftover = tmp_path / "last" / ".weights-0.safetensors.0.part"
+    leftover.write_bytes(b"half")
+    train(images, dataclasses.replace(CONFIG, epochs=1), tmp_path)
+    assert not leftover.exists()
+
+
+def test_two_trainings_do_not_share_a_folder(images, tmp_path):
+    with (
+        sole_writer(tmp_path),
+        pytest.raises(DataError, match="another process is writing there"),
+    ):
+        train(images, CONFIG, tmp_path)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-40], lambda data: b""])
@@ -216,7 +261,8 @@ def test_without_momentum_it_resumes_too(images, tmp_path):
 
     with pytest.raises(StoppedError):
         train(images, config, tmp_path / "part", on_epoch=stop)
-    train(images, config, tmp_path / "part")
+    assert _epochs_in(tmp_path / "part") == 1
+    train(images, config, tmp_path / "part", on_epoch=_must_go_on)
     whole, part = (load_checkpoint(tmp_path / name / "last").digest for name in ("whole", "part"))
     assert whole == part
 
@@ -239,6 +285,6 @@ def test_dropout_is_the_same_after_a_restart(images, tmp_path):
 
     with pytest.raises(StoppedError):
         train(few, config, tmp_path / "part", on_epoch=stop)
-    train(few, config, tmp_path / "part")
+    train(few, config, tmp_path / "part", on_epoch=_must_go_on)
     whole, part = (load_checkpoint(tmp_path / name / "last").digest for name in ("whole", "part"))
     assert whole == part

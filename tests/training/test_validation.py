@@ -5,7 +5,7 @@ from infoshot.backbones import make_backbone
 from infoshot.data.tasks import TaskSampler, TaskSpec
 from infoshot.data.transforms import network_input
 from infoshot.distributed import ALONE
-from infoshot.training.validation import Validation
+from infoshot.training import make_validation
 from infoshot.types import FeatureTable
 
 
@@ -22,7 +22,7 @@ def _crops(n_images, size=32):
 
 def test_accuracy_is_that_of_the_most_similar_example(network):
     labels = torch.arange(6).repeat_interleave(20)
-    validation = Validation(_crops(120), labels, n_tasks=30, seed=7)
+    validation = make_validation(_crops(120), labels, n_tasks=30, seed=7)
     mean, half_width = validation.accuracy(network, ALONE)
     network.eval()
     spec = network.input_spec
@@ -41,20 +41,28 @@ def test_accuracy_is_that_of_the_most_similar_example(network):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "ways", "queries"),
-    [((30,) * 8, 5, 15), ((30,) * 3, 3, 15), ((4, 9), 2, 3), ((16,) * 5, 5, 15)],
+    ("sizes", "ways", "queries", "used"),
+    [
+        ((30,) * 8, 5, 15, 8),
+        ((30,) * 3, 3, 15, 3),
+        ((4, 9), 2, 3, 2),
+        ((16,) * 5, 5, 15, 5),
+        ((30,) * 5 + (1, 2, 16), 5, 15, 6),
+        ((1, 1, 5, 3), 2, 2, 2),
+        ((3, 0, 3, 3), 3, 2, 3),
+    ],
 )
-def test_tasks_shrink_to_what_is_there(network, sizes, ways, queries):
+def test_tasks_shrink_to_what_is_there(network, sizes, ways, queries, used):
     labels = torch.cat([torch.full((n,), k) for k, n in enumerate(sizes)])
-    validation = Validation(_crops(len(labels), 16), labels, n_tasks=5, seed=0)
-    assert validation.possible()
-    spec = validation.spec()
+    validation = make_validation(_crops(len(labels), 16), labels, n_tasks=5, seed=0)
+    spec = validation.spec
     assert (spec.n_way, spec.n_shot, spec.n_query) == (ways, 1, queries)
+    assert len(set(validation.labels.tolist()) - {-1}) == used
     mean, _ = validation.accuracy(network, ALONE)
     assert 0 <= mean <= 100
 
 
 @pytest.mark.parametrize("labels", [[0, 0, 0], [0, 0, 1]])
-def test_without_two_classes_of_two_images_there_are_no_tasks(labels):
-    labels = torch.tensor(labels)
-    assert not Validation(_crops(3, 16), labels, n_tasks=5, seed=0).possible()
+def test_without_two_classes_of_two_images_there_is_none(labels):
+    assert make_validation(_crops(3, 16), torch.tensor(labels), n_tasks=5, seed=0) is None
+    assert make_validation(None, None, n_tasks=5, seed=0) is None

@@ -33,7 +33,8 @@ class _Group(TyperGroup):
         except Exception as error:
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
                 raise  # the parser's own
-            complain("Error", f"{type(error).__name__}: {error} (--debug shows where).")
+            first = str(error).split("\n", 1)[0]
+            complain("Error", f"{type(error).__name__}: {first} (--debug shows where).")
             raise typer.Exit(1) from error
 
 

@@ -21,6 +21,7 @@ from infoshot.distributed import Ranks, joined_ranks
 from infoshot.errors import InvalidArgumentError
 from infoshot.features import write_features
 from infoshot.features.extract import Extraction, split_features
+from infoshot.parallel import keep_freed_memory
 from infoshot.types import FeatureTable
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
@@ -65,6 +66,7 @@ def extract(
         raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
     network = _network(checkpoint, backbone)
     check_outputs([root], [out])
+    keep_freed_memory()
     with joined_ranks(given.device_or_default(device)) as ranks:
         how = Extraction(resize=resize, crop=crop, batch_size=batch_size, device=ranks.device)
         how.sizes(network)

@@ -13,6 +13,7 @@ from infoshot.cli.console import complain, progress_bar, say, stdout
 from infoshot.data import open_dataset
 from infoshot.data.decoding import decode_workers
 from infoshot.distributed import Ranks, joined_ranks
+from infoshot.parallel import keep_freed_memory
 from infoshot.training import EpochRecord, TrainConfig, TrainingImages
 
 
@@ -52,7 +53,9 @@ def train_backbone(
     make_backbone(backbone)
     make_folder(out)
     check_writable(out / "log.jsonl")
+    keep_freed_memory()
     with joined_ranks(given.device_or_default(device)) as ranks:
+        config.check_shared(ranks.size)
         images = _images(dataset, root, splits, backbone, skip_broken, ranks)
         records = _train(images, config, out, compile, ranks)
         if ranks.is_main:
@@ -82,6 +85,12 @@ def _images(
 def _train(
     images: TrainingImages, config: TrainConfig, out: Path, compiled: bool, ranks: Ranks
 ) -> list[EpochRecord]:
+    if ranks.is_main and not training.make_validation(images.val_crops, images.val_labels, 1, 0):
+        complain(
+            "Warning",
+            "the split 'val' has no 2 classes with 2 images each, so nothing is validated and the "
+            "last epoch counts as the best.",
+        )
     n_images = len(images.train_labels)
     with progress_bar("images", shown=ranks.is_main) as progress:
         bar = progress.add_task("training", total=config.epochs * n_images)
@@ -106,13 +115,7 @@ def _train(
 
 def _report(records: list[EpochRecord], out: Path) -> None:
     best = records[training.best_epoch(records) - 1]
-    if best.val_accuracy is None:
-        complain(
-            "Warning",
-            "there are no validation tasks (2 classes with 2 images each in the split 'val'), so "
-            "the last epoch counts as the best.",
-        )
-    else:
+    if best.val_accuracy is not None:
         stdout().print(
             f"Best of {len(records)} epochs: {best.epoch}, validation accuracy "
             f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (nearest prototype)",

@@ -57,14 +57,9 @@ class ImageSplit:
         return total.hexdigest()
 
     def without(self, numbers: Container[int]) -> "ImageSplit":
-        """Return the split without the images of these numbers; classes keep their labels."""
-        kept = [number for number in range(len(self.records)) if number not in numbers]
-        return ImageSplit(
-            self.name,
-            [self.records[number] for number in kept],
-            [self.labels[number] for number in kept],
-            self.class_names,
-        )
+        """Return the split without the images of these numbers, and without classes left empty."""
+        kept = [record for number, record in enumerate(self.records) if number not in numbers]
+        return _split(self.name, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +90,7 @@ class ImageDataset:
         ]
         if not records:
             raise DataError(f"{self.root}: there are no images of the split '{name}'.")
-        records.sort(key=lambda record: (record.class_name, record.key))
-        class_names = sorted({record.class_name for record in records})
-        number = {class_name: k for k, class_name in enumerate(class_names)}
-        return ImageSplit(
-            name, records, [number[record.class_name] for record in records], class_names
-        )
+        return _split(name, records)
 
     def counts(self) -> dict[str, Counter[str]]:
         """Images per class, for every split that occurs; '' holds classes of no split."""
@@ -115,6 +105,14 @@ class ImageDataset:
         here = {record.class_name for record in self.found.records}
         known = set(self.spec.split(here) if self.spec.split else self.split_of_class)
         return sorted(known - here) if known & here else []
+
+
+def _split(name: str, records: list[ImageRecord]) -> ImageSplit:
+    """Images in their order, class after class, and the classes numbered."""
+    records = sorted(records, key=lambda record: (record.class_name, record.key))
+    class_names = sorted({record.class_name for record in records})
+    number = {class_name: k for k, class_name in enumerate(class_names)}
+    return ImageSplit(name, records, [number[record.class_name] for record in records], class_names)
 
 
 def _listed(name: str, _: Iterable[str]) -> Mapping[str, str]:

@@ -5,6 +5,8 @@ and their true heights and widths stay beside them, so that crops are drawn with
 they have in the original.
 """
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +22,7 @@ from infoshot.data.transforms import resize_and_crop
 from infoshot.errors import DataError
 
 Progress = Callable[[int], None]
+_SAMPLE = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +50,15 @@ def stored_images(
     DataError
         If an image cannot be decoded; the sentence names it.
     """
-    decoded, sizes = [], []
-    for pixels, size in map_images(partial(_squashed, largest=largest), records, n_workers):
-        decoded.append(pixels)
-        sizes.append(size)
+    height, width = _stored_size(records, largest)
+    images = _room_for(len(records), height, width)
+    sizes = torch.empty(len(records), 2, dtype=torch.int64)
+    squash = partial(_squashed, height=height, width=width)
+    for number, (pixels, size) in enumerate(map_images(squash, records, n_workers)):
+        images[number] = torch.from_numpy(pixels).permute(2, 0, 1)
+        sizes[number] = torch.tensor(size)
         on_progress(1)
-    height, width = np.max([pixels.shape[:2] for pixels in decoded], axis=0)
-    same = np.stack([_resized(pixels, height, width) for pixels in decoded])
-    return StoredImages(channels_first(same), torch.tensor(sizes))
+    return StoredImages(images, sizes)
 
 
 def stored_crops(
@@ -66,11 +70,12 @@ def stored_crops(
     on_progress: Progress = lambda n_done: None,
 ) -> Tensor:
     """Decode the published test crops, uint8, shape ``(image, 3, crop, crop)``."""
-    crops = []
-    for pixels in map_images(partial(published_crop, resize=resize, crop=crop), records, n_workers):
-        crops.append(pixels)
+    crops = _room_for(len(records), crop, crop)
+    crop_of = partial(published_crop, resize=resize, crop=crop)
+    for number, pixels in enumerate(map_images(crop_of, records, n_workers)):
+        crops[number] = torch.from_numpy(pixels).permute(2, 0, 1)
         on_progress(1)
-    return channels_first(np.stack(crops))
+    return crops
 
 
 def broken_images(
@@ -89,8 +94,8 @@ def broken_images(
 
 
 def published_crop(record: ImageRecord, resize: int, crop: int) -> Pixels:
-    """Published test crop of an image."""
-    return resize_and_crop(record.location.pixels(), resize, crop)
+    """Published test crop of an image, ``(crop, crop, 3)``."""
+    return np.array(resize_and_crop(record.location.pixels(), resize, crop))
 
 
 def channels_first(pixels: Pixels) -> Tensor:
@@ -98,17 +103,40 @@ def channels_first(pixels: Pixels) -> Tensor:
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
 
 
-def _squashed(record: ImageRecord, largest: int) -> tuple[Pixels, tuple[int, int]]:
+def _stored_size(records: Sequence[ImageRecord], largest: int) -> tuple[int, int]:
+    """Height and width that nine of ten images do not exceed, by a sample; at most ``largest``."""
+    some = records[:: max(1, len(records) // _SAMPLE)]
+    shapes = np.array([record.location.pixels().shape[:2] for record in some])
+    height, width = np.percentile(shapes, 90, axis=0, method="higher").astype(int)
+    return min(int(height), largest), min(int(width), largest)
+
+
+def _room_for(n_images: int, height: int, width: int) -> Tensor:
+    """Memory for images, uint8; a sentence where there is not enough of it."""
+    needed = n_images * 3 * height * width
+    there = _memory()
+    if needed > there:
+        raise DataError(
+            f"{n_images} images of {height} x {width} pixels take {needed / 1e9:.0f} GB in memory; "
+            f"this machine has {there / 1e9:.0f} GB."
+        )
+    return torch.empty(n_images, 3, height, width, dtype=torch.uint8)
+
+
+def _memory() -> float:
+    """Bytes of memory of the machine, where it tells."""
+    if not hasattr(os, "sysconf"):
+        return math.inf
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _squashed(record: ImageRecord, height: int, width: int) -> tuple[Pixels, tuple[int, int]]:
     pixels = record.location.pixels()
-    height, width = pixels.shape[:2]
-    return _resized(pixels, min(height, largest), min(width, largest)), (height, width)
-
-
-def _resized(pixels: Pixels, height: int, width: int) -> Pixels:
-    if pixels.shape[:2] == (height, width):
-        return pixels
-    image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(image)
+    size = pixels.shape[0], pixels.shape[1]
+    if size != (height, width):
+        image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
+        pixels = np.asarray(image)
+    return np.array(pixels), size
 
 
 def _why_broken(record: ImageRecord) -> str | None:

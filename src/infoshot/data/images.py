@@ -22,6 +22,7 @@ EXTENSIONS = frozenset(
 )
 Pixels = NDArray[np.uint8]
 _MOST_PIXELS = 90_000_000
+_LARGEST_ASPECT = 100
 
 
 class Location(ABC):
@@ -148,20 +149,26 @@ def decode(content: bytes, name: str) -> Pixels:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > _MOST_PIXELS:
                 raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
+            if max(image.size) > _LARGEST_ASPECT * min(image.size):
+                raise ValueError(f"{image.width} x {image.height} pixels are too thin for a photo")
             image.load()
             return np.asarray(_rgb(image))
     except UnidentifiedImageError as error:
         raise DataError(f"{name}: not an image, or of a kind that cannot be read.") from error
     except Image.DecompressionBombError as error:
         raise DataError(f"{name}: too large to be a photo ({error}).") from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise DataError(f"{name}: cannot be decoded ({error}).") from error
+    except Exception as error:  # whatever a decoder makes of damaged bytes
+        raise DataError(f"{name}: cannot be decoded ({_first_line(error)}).") from error
 
 
 def is_image_name(name: str | os.PathLike[str]) -> bool:
     """Whether a name ends like an image's; hidden files are none."""
     path = Path(name)
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0] or type(error).__name__
 
 
 def _rgb(image: Image.Image) -> Image.Image:

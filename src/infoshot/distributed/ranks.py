@@ -1,5 +1,6 @@
 """Which process this is, and the few things processes say to each other."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from infoshot import checks
-from infoshot.errors import InvalidArgumentError
+from infoshot.errors import DataError, InvalidArgumentError
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,19 @@ class Ranks:
         dist.all_reduce(answer)
         return bool(answer.item())
 
+    def agree(self, what: str, text: str) -> None:
+        """Raise ``DataError`` in all processes unless the same text is given in all of them."""
+        if self.size == 1:
+            return
+        digest = torch.frombuffer(
+            bytearray(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8
+        )
+        total = self.sum(digest.long())
+        if not torch.equal(total, self.size * digest.long().to(total.device)):
+            raise DataError(
+                f"processes do not agree on {what}; do they all read the same, finished files?"
+            )
+
 
 ALONE = Ranks()
 
@@ -73,7 +87,6 @@ def joined_ranks(device: str, environ: Mapping[str, str] = os.environ) -> Iterat
     if device == "cuda":
         torch.cuda.set_device(own)
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
-    try:
-        yield Ranks(dist.get_rank(), size, own)
-    finally:
-        dist.destroy_process_group()
+    yield Ranks(dist.get_rank(), size, own)
+    # Not after an exception: the others may be waiting for us, and would be waited for in turn.
+    dist.destroy_process_group()

@@ -1,8 +1,8 @@
 """A feature cache that cannot go stale: the name of a file is the digest of all it depends on.
 
-Change the images, the weights, the crop or the version, and the name changes. A file that is
-damaged is noticed and made again. Files appear whole or not at all, so any number of processes may
-fill the same folder.
+Change the images, the weights, the crop or the version, and the name changes. A file that was
+truncated is noticed and made again. Files appear whole or not at all, so any number of processes
+may fill the same folder.
 """
 
 import hashlib

@@ -4,6 +4,7 @@ Batches always have the same size (the last one is filled up with black), so tha
 depend on how many images there are, where its image stands among them, or which process makes it.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -90,6 +91,7 @@ def split_features(
     ``None`` in processes other than the main one.
     """
     about = provenance(dataset, split, checkpoint, how)
+    ranks.agree("images and weights", json.dumps(about, sort_keys=True))
 
     def make() -> FeatureTable:
         features = extract_features(split, checkpoint, how, ranks=ranks, on_progress=on_progress)

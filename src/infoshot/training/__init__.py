@@ -4,6 +4,7 @@ from infoshot.training.config import TrainConfig
 from infoshot.training.images import TrainingImages, base_splits, load_training_images
 from infoshot.training.loop import train
 from infoshot.training.records import EpochRecord, best_epoch
+from infoshot.training.validation import make_validation
 
 __all__ = [
     "EpochRecord",
@@ -12,5 +13,6 @@ __all__ = [
     "base_splits",
     "best_epoch",
     "load_training_images",
+    "make_validation",
     "train",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from infoshot.backbones import InputSpec
 from infoshot.data.transforms import Augmentation, augment, draw_augmentation, network_input
 from infoshot.distributed import Ranks
-from infoshot.errors import InvalidArgumentError
+from infoshot.errors import DataError
 from infoshot.rng import random_bits
 from infoshot.training.images import TrainingImages
 
@@ -32,8 +32,8 @@ class Batches:
     spec
         What the network wants to see.
     batch_size
-        Images per step over all processes; at most as many as there are. What is left over at the
-        end of an epoch waits for the next one.
+        Images per step over all processes, a multiple of their number; where there are fewer
+        images, as many as there are. What is left over in an epoch waits for the next one.
     seed
         Of order and augmentation.
     ranks
@@ -54,14 +54,11 @@ class Batches:
     ) -> None:
         self._ranks, self._seed, self._spec = ranks, seed, spec
         self._n_images = len(images.train_labels)
-        self._batch_size = min(batch_size, self._n_images)
-        if self._batch_size % ranks.size:
-            raise InvalidArgumentError(
-                f"the batch of {self._batch_size} images must be a multiple of the {ranks.size} "
-                "processes that share it."
-            )
+        self._batch_size = min(batch_size, self._n_images // ranks.size * ranks.size)
+        if self._batch_size == 0:
+            raise DataError(f"{self._n_images} images are too few for {ranks.size} processes.")
         stored = images.train.images
-        self._images = stored.to(ranks.device) if _fits(stored, ranks.device) else stored
+        self._images = on_device_if_it_fits(stored, ranks.device)
         self._sizes = images.train.sizes.to(ranks.device)
         self._labels = images.train_labels.to(ranks.device)
         self._input = torch.compile(_network_input) if compiled else _network_input
@@ -107,9 +104,10 @@ def _network_input(
     return network_input(x, spec.mean, spec.std).contiguous(memory_format=torch.channels_last)
 
 
-def _fits(images: Tensor, device: str) -> bool:
-    """Whether the images leave enough of the device's memory to the network."""
-    if torch.device(device).type != "cuda":
-        return True
-    free, _ = torch.cuda.mem_get_info(device)
-    return images.nbytes < _LARGEST_SHARE * free
+def on_device_if_it_fits(images: Tensor, device: str) -> Tensor:
+    """Move images to where they are needed, if they leave enough of its memory to the network."""
+    if torch.device(device).type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        if images.nbytes > _LARGEST_SHARE * free:
+            return images
+    return images.to(device)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infoshot import checks
+from infoshot.data.tasks import TaskSpec
 from infoshot.errors import InvalidArgumentError
 
 _PUBLISHED_BATCH: Mapping[str, int] = {"wrn28-10": 128}
@@ -58,7 +59,20 @@ class TrainConfig:
                 raise InvalidArgumentError(f"{name} must be below 1; got {value!r}.")
         checks.not_negative("weight_decay", self.weight_decay)
         checks.at_least("val_tasks", self.val_tasks, 1)
-        checks.at_least("seed", self.seed, 0)
+        TaskSpec(seed=self.seed).validate()
+        for share in self.drops:
+            if not 0 < share < 1:
+                raise InvalidArgumentError(
+                    f"drops must be shares of the epochs between 0 and 1; got {share!r}."
+                )
+
+    def check_shared(self, n_processes: int) -> None:
+        """Raise ``InvalidArgumentError`` if so many processes cannot share a batch evenly."""
+        if self.images_per_step() % n_processes:
+            raise InvalidArgumentError(
+                f"batch_size must be a multiple of the {n_processes} processes that share it; "
+                f"got {self.images_per_step()}."
+            )
 
     def images_per_step(self) -> int:
         """Return the batch size that is used."""

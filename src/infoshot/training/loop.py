@@ -1,10 +1,12 @@
 """Base training: epochs of gradient descent that continue where they were interrupted."""
 
 import dataclasses
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, final
 
@@ -12,19 +14,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from infoshot.atomic import make_folder, sole_writer
 from infoshot.backbones import Backbone, make_backbone
 from infoshot.distributed import ALONE, Ranks, synchronised_batch_norm
 from infoshot.errors import DataError
-from infoshot.training.batches import Batches
+from infoshot.rng import random_bits
+from infoshot.training.batches import Batches, on_device_if_it_fits
 from infoshot.training.config import TrainConfig
 from infoshot.training.curve import plot_curve
 from infoshot.training.images import TrainingImages
 from infoshot.training.losses import smoothed_cross_entropy
 from infoshot.training.records import EpochRecord
 from infoshot.training.snapshot import Snapshot, read_snapshot
-from infoshot.training.validation import Validation
+from infoshot.training.validation import make_validation
 
 CURVE_NAME = "curve.png"
+_DROPOUT = 4  # stream of random numbers
 
 EpochHook = Callable[[list[EpochRecord], bool], None]
 
@@ -77,23 +82,29 @@ def train(
     Raises
     ------
     DataError
-        If ``out`` holds another training, or the loss is no longer a number.
+        If ``out`` holds another training or is written by another process, or if the training
+        diverges.
     """
     config.validate()
+    config.check_shared(ranks.size)
+    make_folder(out)
     # What happens in here must not depend on, or change, the caller's random numbers.
     forked = torch.random.fork_rng(_cuda_devices(ranks))
-    with forked, torch.backends.cudnn.flags(enabled=True, benchmark=True):
-        run = _Run(images, config, out, ranks, compiled)
+    fast = torch.backends.cudnn.flags(enabled=True, benchmark=True)
+    with forked, fast, sole_writer(out) if ranks.is_main else nullcontext():
+        run = _Run(images, config, out, ranks)
         run.resume()
+        run.connect(compiled)
         if ranks.is_main:
             on_epoch(run.records, True)
-        # Files are written while the next epoch learns; one at a time, so a kill still costs one
-        # epoch beyond the one under way at most.
         with ThreadPoolExecutor(1) as writer:
             writing = None
+            if run.resumed and ranks.is_main:
+                writing = writer.submit(run.snapshot().write_best, out)
             while len(run.records) < config.epochs:
                 run.epoch(on_progress if ranks.is_main else lambda n_images: None)
                 if ranks.is_main:
+                    # Files are written while the next epoch learns, those of one epoch at a time.
                     if writing is not None:
                         writing.result()
                     writing = writer.submit(run.snapshot().write, out, ranks)
@@ -109,10 +120,11 @@ class _Run:
     """A training under way."""
 
     def __init__(
-        self, images: TrainingImages, config: TrainConfig, out: Path, ranks: Ranks, compiled: bool
+        self, images: TrainingImages, config: TrainConfig, out: Path, ranks: Ranks
     ) -> None:
         self.images, self.config, self.out, self.ranks = images, config, out, ranks
         self.records: list[EpochRecord] = []
+        self.resumed = False
         torch.manual_seed(config.seed)
         backbone = make_backbone(config.backbone)
         self.model = Classifier(backbone, len(images.class_names))
@@ -126,20 +138,28 @@ class _Run:
             weight_decay=config.weight_decay,
             fused=ranks.device.startswith("cuda") or None,
         )
+        crops = images.val_crops
+        if crops is not None:
+            crops = on_device_if_it_fits(crops, ranks.device)
+        self.validation = make_validation(crops, images.val_labels, config.val_tasks, config.seed)
+
+    def connect(self, compiled: bool) -> None:
+        """Get ready to learn, together with the other processes."""
+        about = {**self._about(), "epochs done": len(self.records)}
+        self.ranks.agree("the training", json.dumps(about, sort_keys=True))
         self.batches = Batches(
-            images,
-            backbone.input_spec,
-            batch_size=config.images_per_step(),
-            seed=config.seed,
-            ranks=ranks,
+            self.images,
+            self.model.backbone.input_spec,
+            batch_size=self.config.images_per_step(),
+            seed=self.config.seed,
+            ranks=self.ranks,
             compiled=compiled,
         )
         self.network: Callable[[Tensor], Tensor] = self.model
-        if ranks.size > 1:
+        if self.ranks.size > 1:
             self.network = DistributedDataParallel(self.model)
         if compiled:
             self.network = torch.compile(self.network)
-        self.validation = _validation(images, config, ranks)
 
     def resume(self) -> None:
         """Take up what is in the folder of the run, if anything."""
@@ -155,7 +175,7 @@ class _Run:
             if f"momentum.{name}" in tensors:
                 momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
                 self.optimizer.state[parameter]["momentum_buffer"] = momentum
-        self.records = list(snapshot.records)
+        self.records, self.resumed = list(snapshot.records), True
 
     def snapshot(self) -> Snapshot:
         """Copy all that the next epoch needs; the training may go on meanwhile."""
@@ -178,7 +198,9 @@ class _Run:
         """One pass over the training images, and a look at the validation classes."""
         number, device = len(self.records), self.ranks.device
         # Dropout: its own numbers in every epoch and process, the same after a restart.
-        torch.manual_seed((self.config.seed << 24) + (number << 12) + self.ranks.rank)
+        place = torch.tensor([number])
+        bits = random_bits(self.config.seed, _DROPOUT, place, (self.ranks.rank + 1,))
+        torch.manual_seed(int(bits[0, -1]))
         rate = self.config.learning_rate_at(number)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -191,14 +213,16 @@ class _Run:
         n_images = self.batches.n_images
         loss, accuracy = (self.ranks.sum(totals) / n_images).tolist()
         learned = time.perf_counter() - start
-        if not math.isfinite(loss):
-            raise DataError(
-                f"the loss is no longer a number in epoch {number + 1}; a lower learning rate "
-                f"than {self.config.learning_rate:g} may help."
-            )
         val: tuple[float | None, float | None] = (None, None)
         if self.validation is not None:
             val = self.validation.accuracy(self.model.backbone, self.ranks)
+        # The loss is from before the last step, so what came of it is looked at as well.
+        weights = (value for value in self.model.state_dict().values() if value.is_floating_point())
+        if not math.isfinite(loss + (val[0] or 0)) or not all(w.isfinite().all() for w in weights):
+            raise DataError(
+                f"the training has diverged in epoch {number + 1} (loss {loss:g}); a lower "
+                f"learning rate than {self.config.learning_rate:g} may help."
+            )
         seconds = time.perf_counter() - start
         self.records.append(
             EpochRecord(number + 1, rate, loss, 100 * accuracy, *val, n_images / learned, seconds)
@@ -222,14 +246,6 @@ class _Run:
         config["batch_size"] = self.config.images_per_step()
         config["drops"] = list(self.config.drops)
         return {**config, **self.images.about}
-
-
-def _validation(images: TrainingImages, config: TrainConfig, ranks: Ranks) -> Validation | None:
-    if images.val_crops is None or images.val_labels is None:
-        return None
-    crops = images.val_crops.to(ranks.device)
-    validation = Validation(crops, images.val_labels, config.val_tasks, config.seed)
-    return validation if validation.possible() else None
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

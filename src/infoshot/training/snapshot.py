@@ -1,7 +1,7 @@
 """A training between two epochs, on disk: all it needs to go on, and its two checkpoints.
 
 ``last/`` is replaced in one move: weights, classifier, momentum and the records of all epochs.
-``best/`` is written before it, so whatever happens in between is done again, the same.
+``best/`` follows; if it did not come to that, it is written when the training goes on.
 """
 
 import dataclasses
@@ -43,11 +43,15 @@ class Snapshot:
 
     def write(self, out: Path, ranks: Ranks) -> None:
         """Replace what is in the folder of the run."""
-        if best_epoch(self.records) == len(self.records):
-            self._write_checkpoint(out / BEST, None)
         facts = {"epochs": [dataclasses.asdict(record) for record in self.records]}
         self._write_checkpoint(out / LAST, TrainingState(facts, self.tensors))
+        self.write_best(out)
         write_log(out / LOG_NAME, self.records, self.about, ranks)
+
+    def write_best(self, out: Path) -> None:
+        """Replace the best checkpoint, if this is it."""
+        if best_epoch(self.records) == len(self.records):
+            self._write_checkpoint(out / BEST, None)
 
     def _write_checkpoint(self, folder: Path, training: TrainingState | None) -> None:
         save_checkpoint(
