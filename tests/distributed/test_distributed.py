@@ -13,6 +13,7 @@ from torch import nn
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
+from infoshot.data import open_dataset
 from infoshot.distributed import (
     ALONE,
     Ranks,
@@ -23,6 +24,7 @@ from infoshot.distributed import (
 )
 from infoshot.features import read_features
 from infoshot.parallel import chunk_ranges
+from infoshot.training import TrainConfig, base_splits, load_training_images, train
 from tests.image_folders import make_folders
 
 
@@ -207,3 +209,25 @@ def test_two_processes_learn_as_one(root, tmp_path):
     assert losses[1][0] == pytest.approx(losses[0][0], abs=1e-3)
     for name, value in weights[0].items():
         torch.testing.assert_close(weights[1][name], value, atol=0.05, rtol=0.05)
+
+    done = _go_on_after_one_epoch(root, tmp_path / "part", common)
+    assert "Going on after epoch 1 of 3" in done.stderr
+    head, *lines = (tmp_path / "part" / "log.jsonl").read_text().splitlines()
+    assert json.loads(head)["processes"] == 2
+    assert [json.loads(line)["loss"] for line in lines] == pytest.approx(losses[0], abs=1e-2)
+
+
+def _go_on_after_one_epoch(root, out, common):
+    """One process learns for an epoch and is interrupted; two take it up."""
+    train_split, val_split = base_splits(open_dataset("folder", root))
+    spec = make_backbone("conv4").input_spec
+    images = load_training_images("folder", train_split, val_split, spec, n_workers=1)
+    config = TrainConfig(backbone="conv4", epochs=3, batch_size=8, learning_rate=0.02)
+
+    def stop(records, resumed):
+        if records:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(images, config, out, on_epoch=stop)
+    return _infoshot(2, *common, "--out", out)
