@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -175,3 +179,21 @@ def test_bad_input_gets_one_sentence(arguments, message, root, tmp_path):
     assert result.stderr.startswith("Error: ")
     assert message in result.stderr
     assert not (tmp_path / "f").exists()
+
+
+def test_two_commands_may_fill_one_cache_at_once(root, checkpoint, tmp_path):
+    commands = [
+        subprocess.Popen(
+            [sys.executable, "-m", "infoshot", "extract", "--dataset", "folder", "--root", root,
+             "--checkpoint", tmp_path / "checkpoint", "--cache", tmp_path / "cache",
+             "--out", tmp_path / name, "--device", "cpu"],
+            env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True,
+        )
+        for name in ("one", "two")
+    ]  # fmt: skip
+    for command in commands:
+        _, errors = command.communicate(timeout=120)
+        assert command.returncode == 0, errors
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    [kept] = (tmp_path / "cache").iterdir()
+    assert len(read_features(kept).features) == 10
