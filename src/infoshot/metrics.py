@@ -10,6 +10,8 @@ from infoshot.errors import ShapeError
 def accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
     """Share of queries whose most probable class is the true one, per task.
 
+    Queries labelled -1 belong to no class and do not count.
+
     Parameters
     ----------
     probabilities
@@ -26,7 +28,8 @@ def accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
             f"query_labels must have shape {tuple(probabilities.shape[:2])} like probabilities; "
             f"got {tuple(query_labels.shape)}."
         )
-    return (probabilities.argmax(-1) == query_labels).double().mean(-1)
+    right = (probabilities.argmax(-1) == query_labels).double()
+    return right.sum(-1) / (query_labels >= 0).sum(-1)
 
 
 def mean_interval(values: Tensor) -> tuple[float, float]:

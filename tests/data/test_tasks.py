@@ -20,7 +20,7 @@ SPEC = TaskSpec(n_way=4, n_shot=3, n_query=5, seed=11)
 def test_support_and_queries_are_disjoint_and_of_the_right_classes(table):
     sampler = TaskSampler(table, SPEC)
     support, query = sampler.draw(range(200))
-    y_sup, y_qry = sampler.labels(200)
+    y_sup, y_qry = sampler.labels(range(200))
     for i in range(200):
         assert len(set(support[i].tolist()) | set(query[i].tolist())) == 4 * (3 + 5)
         classes = table.labels[support[i]].view(4, 3)

@@ -82,7 +82,7 @@ def run_cell(
         queries=spec.n_query,
         tasks=protocol.n_tasks,
         seed=spec.seed,
-        regime="balanced",
+        regime=str(spec.regime),
         mean=100 * mean,
         ci95=100 * half_width,
         seconds=seconds,

@@ -11,6 +11,7 @@ from infoshot.cli.cells import run_cells
 from infoshot.cli.console import print_table, stdout
 from infoshot.cli.options import dtype_by_name, methods_with_settings, numbers
 from infoshot.data import TaskSpec
+from infoshot.data.regimes import parse_regime
 from infoshot.features import default_features_path, read_features
 
 
@@ -26,6 +27,13 @@ def bench(
     shots: Annotated[str, typer.Option(help="Labelled samples per class.")] = "1,5",
     queries: Annotated[int, typer.Option(help="Queries per class.")] = 15,
     tasks: Annotated[int, typer.Option(help="Number of tasks.")] = 10_000,
+    regime: Annotated[
+        str,
+        typer.Option(
+            help="Which queries: balanced, dirichlet:A, effective:K (of K classes only), few:N "
+            "(N in all), open:N (N of classes without support)."
+        ),
+    ] = "balanced",
     seed: Annotated[int, typer.Option(help="Task i depends on the seed and on i only.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
@@ -48,7 +56,13 @@ def bench(
         (
             method,
             Protocol(
-                spec=TaskSpec(n_way=n_way, n_shot=n_shot, n_query=queries, seed=seed),
+                spec=TaskSpec(
+                    n_way=n_way,
+                    n_shot=n_shot,
+                    n_query=queries,
+                    seed=seed,
+                    regime=parse_regime(regime),
+                ),
                 n_tasks=tasks,
                 device=device,
                 dtype=dtype_by_name(dtype),
@@ -61,7 +75,7 @@ def bench(
     ]
     rows = run_cells(table, path, cells, json)
     header, lines = result_table(rows)
-    title = f"{path.name}, {queries} queries per class: accuracy in %, 95% interval"
+    title = f"{path.name}, {queries} queries per class, {regime}: accuracy in %, 95% interval"
     print_table(header, lines, title=title)
     if json:
         stdout().print(f"Rows written to {json}")

@@ -4,12 +4,14 @@ Task ``i`` depends on the seed and on ``i`` only: not on how many tasks are draw
 or on which device. The query labels come back beside the batch, never in it.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from infoshot import checks
+from infoshot.data.regimes import Regime, even_counts
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.rng import choose
 from infoshot.types import FeatureTable, TaskBatch
@@ -19,12 +21,16 @@ _CLASSES, _SAMPLES = 0, 1  # streams of random numbers
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """What a task is: classes, labelled samples per class, queries per class, and the seed."""
+    """What a task is: classes, labelled samples per class, queries, and the seed.
+
+    ``n_query`` is per class; how queries fall on the classes is the ``regime``.
+    """
 
     n_way: int = 5
     n_shot: int = 1
     n_query: int = 15
     seed: int = 0
+    regime: Regime = field(default_factory=Regime)
 
     def validate(self) -> None:
         """Raise ``InvalidArgumentError`` if a number is not allowed."""
@@ -34,10 +40,11 @@ class TaskSpec:
         checks.at_least("seed", self.seed, 0)
         if self.seed >= 2**63:
             raise InvalidArgumentError(f"seed must be at most {2**63 - 1}; got {self.seed}.")
+        self.regime.validate(self.n_way, self.n_query)
 
 
 class TaskSampler:
-    """Draws balanced tasks as positions in a feature table.
+    """Draws tasks as positions in a feature table.
 
     Parameters
     ----------
@@ -49,7 +56,7 @@ class TaskSampler:
     Raises
     ------
     DataError
-        If there are too few classes, or a class has fewer samples than a task needs of it.
+        If there are too few classes, or a class has fewer samples than a task may need of it.
     """
 
     def __init__(self, table: FeatureTable, spec: TaskSpec) -> None:
@@ -59,49 +66,89 @@ class TaskSampler:
         self._samples = labels.argsort(stable=True)[int((labels < 0).sum()) :]
         classes, self._sizes = labels[self._samples].unique_consecutive(return_counts=True)
         self._starts = self._sizes.cumsum(0) - self._sizes
-        self._check(table, classes)
+        # Queries without support come from as many further classes as the task has, if there are.
+        n_outliers = spec.regime.n_outliers()
+        self._n_extra = min(spec.n_way, len(classes) - spec.n_way) if n_outliers else 0
+        self._check_classes(len(classes))
+        self._most = spec.regime.most_of_a_class(spec.n_way, spec.n_query)
+        if n_outliers:
+            self._most = max(self._most, math.ceil(n_outliers / self._n_extra))
+        self._check_sizes(table, classes)
 
     def draw(self, tasks: range) -> tuple[Tensor, Tensor]:
         """Positions in the table of support and queries of these tasks.
 
         Returns
         -------
-        Support, shape ``(task, n_way * n_shot)``, and queries, shape ``(task, n_way * n_query)``,
-        both class after class.
+        Support, shape ``(task, n_way * n_shot)``, and queries, shape ``(task, query)``, both class
+        after class; queries without support come last.
         """
         spec, device = self.spec, self._samples.device
         ids = torch.arange(tasks.start, tasks.stop, tasks.step, device=device)
         n_classes = torch.full((len(ids),), len(self._sizes), device=device)
-        classes = choose(spec.seed, _CLASSES, ids, n_classes, spec.n_way)
-        n_each = spec.n_shot + spec.n_query
+        classes = choose(spec.seed, _CLASSES, ids, n_classes, spec.n_way + self._n_extra)
+        n_each = spec.n_shot + self._most
         within = choose(spec.seed, _SAMPLES, ids, self._sizes[classes], n_each)
         positions = self._samples[self._starts[classes].unsqueeze(-1) + within]
-        support, query = positions.split((spec.n_shot, spec.n_query), dim=-1)
-        return support.flatten(1), query.flatten(1)
+        support, query = positions.split((spec.n_shot, self._most), dim=-1)
+        chosen = self._chosen(tasks)
+        return support[:, : spec.n_way].flatten(1), query[chosen].view(len(ids), -1)
 
-    def labels(self, n_tasks: int) -> tuple[Tensor, Tensor]:
-        """Labels from 0 to ``n_way - 1`` of support and queries, in the order of :meth:`draw`."""
+    def labels(self, tasks: range) -> tuple[Tensor, Tensor]:
+        """Labels from 0 to ``n_way - 1`` of support and queries, in the order of :meth:`draw`.
+
+        Queries of classes without support are labelled -1.
+        """
         spec, device = self.spec, self._samples.device
-        classes = torch.arange(spec.n_way, device=device)
-        support = classes.repeat_interleave(spec.n_shot).expand(n_tasks, -1)
-        return support, classes.repeat_interleave(spec.n_query).expand(n_tasks, -1)
+        ways = torch.arange(spec.n_way, device=device)
+        support = ways.repeat_interleave(spec.n_shot).expand(len(tasks), -1)
+        extra = ways.new_full((self._n_extra,), -1)
+        query = torch.cat((ways, extra)).view(1, -1, 1).expand(len(tasks), -1, self._most)
+        return support, query[self._chosen(tasks)].view(len(tasks), -1)
 
-    def _check(self, table: FeatureTable, classes: Tensor) -> None:
+    def _chosen(self, tasks: range) -> Tensor:
+        """Which of the samples drawn of each class become queries, ``(task, class, sample)``."""
         spec = self.spec
-        if len(classes) < spec.n_way:
+        # On the CPU whatever the device: the counts come from floating-point numbers.
+        ids = torch.arange(tasks.start, tasks.stop, tasks.step)
+        counts = spec.regime.counts(spec.n_way, spec.n_query, spec.seed, ids)
+        if self._n_extra:
+            outliers = even_counts(spec.regime.n_outliers(), self._n_extra)
+            counts = torch.cat((counts, outliers.expand(len(ids), -1)), 1)
+        chosen = torch.arange(self._most) < counts.unsqueeze(-1)
+        return chosen.to(self._samples.device)
+
+    def _check_classes(self, n_classes: int) -> None:
+        spec = self.spec
+        if n_classes < spec.n_way:
             raise DataError(
-                f"sample_tasks: n_way must be at most {len(classes)}, the number of classes in the "
+                f"sample_tasks: n_way must be at most {n_classes}, the number of classes in the "
                 f"table; got {spec.n_way}."
             )
+        if spec.regime.n_outliers() and self._n_extra == 0:
+            raise DataError(
+                f"sample_tasks: the regime '{spec.regime}' needs classes without support; the "
+                f"table has {n_classes}, and {spec.n_way} are the task's own."
+            )
+
+    def _check_sizes(self, table: FeatureTable, classes: Tensor) -> None:
+        spec = self.spec
         smallest = int(self._sizes.argmin())
-        available, needed = int(self._sizes[smallest]), spec.n_shot + spec.n_query
-        if available < needed:
-            name = table.class_name(int(classes[smallest]))
+        available = int(self._sizes[smallest])
+        if available >= spec.n_shot + self._most:
+            return
+        name = table.class_name(int(classes[smallest]))
+        if spec.regime.kind == "balanced":
             raise DataError(
                 f"sample_tasks: n_shot + n_query must be at most {available} for class '{name}' "
                 f"(it has {available} samples); got {spec.n_shot} + {spec.n_query}. "
                 "Lower n_query (--queries), or use a table with more labelled samples."
             )
+        raise DataError(
+            f"sample_tasks: the regime '{spec.regime}' may need {spec.n_shot} + {self._most} "
+            f"samples of a class, support and queries; class '{name}' has {available}. Lower "
+            "n_query (--queries), or use a table with more labelled samples."
+        )
 
 
 def sample_tasks(
@@ -113,7 +160,8 @@ def sample_tasks(
 
     Returns
     -------
-    The tasks, and the query labels, shape ``(task, query)``, for whoever computes the accuracy.
+    The tasks, and the query labels, shape ``(task, query)``, for whoever computes the accuracy; -1
+    for queries of classes without support.
 
     Examples
     --------
@@ -133,6 +181,6 @@ def gather_tasks(
 ) -> tuple[TaskBatch, Tensor]:
     """Features and query labels of some tasks of a sampler made from this table."""
     support, query = sampler.draw(tasks)
-    y_sup, y_qry = sampler.labels(len(tasks))
+    y_sup, y_qry = sampler.labels(tasks)
     z_sup, z_qry = table.features[support], table.features[query]
     return TaskBatch(z_sup, y_sup, z_qry, sampler.spec.n_way), y_qry
