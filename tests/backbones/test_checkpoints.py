@@ -65,7 +65,7 @@ def _weights(folder):
 
 
 BAD = {
-    "no folder": (lambda folder: None, "so the folder is not a checkpoint"),
+    "no folder": (lambda folder: None, "there is no such folder with a checkpoint"),
     "no weights": (lambda folder: _weights(folder).unlink(), r"weights-\w+\.safetensors: there is no such file"),
     "truncated weights": (lambda folder: _change(_weights(folder), lambda b: b[:-50]), "truncated or changed"),
     "changed weights": (lambda folder: _change(_weights(folder), lambda b: b[:-1] + b"x"), "truncated or changed"),
@@ -98,7 +98,7 @@ class _Malicious:
 def test_import_runs_nothing(tmp_path):
     marker, path = tmp_path / "executed", tmp_path / "evil.pth"
     torch.save({"state_dict": _Malicious(marker)}, path)
-    with pytest.raises(DataError, match=r"evil\.pth: refused or not a whole file of weights"):
+    with pytest.raises(DataError, match=r"evil\.pth: refused; not a whole file of weights"):
         import_checkpoint(path, "conv4")
     assert not marker.exists()
 

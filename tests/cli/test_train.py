@@ -52,7 +52,7 @@ def test_same_command_again_goes_on_or_says_that_all_is_done(root, tmp_path):
     train(root, tmp_path / "run")
     result = train(root, tmp_path / "run")
     assert result.exit_code == 0
-    assert "Going on after epoch 1 of 1" in result.stderr
+    assert "All 1 epochs were done already" in result.stderr
     result = train(root, tmp_path / "run", "--seed", "7")
     assert result.exit_code == 2
     assert "holds another training (seed 0 there, 7 here)" in result.stderr
@@ -101,6 +101,21 @@ def test_extraction_leaves_out_broken_images_when_told(root, tmp_path):
     assert result.exit_code == 0
     assert "0.png: not an image" in result.stderr
     assert read_features(tmp_path / "f").labels.tolist() == [0] * 4 + [1] * 5 + [2] * 5
+
+
+def test_classes_that_are_gone_are_named(root, tmp_path):
+    for path in (root / "train" / "b").iterdir():
+        path.write_bytes(b"")
+    result = train(root, tmp_path / "run", "--skip-broken")
+    assert result.exit_code == 0
+    assert "no image is left of these classes of 'train': b." in result.stderr
+    assert load_checkpoint(tmp_path / "run" / "last").class_names == ("a", "c", "d")
+
+
+def test_run_is_not_written_among_the_images(root):
+    result = train(root, root)
+    assert result.exit_code == 2
+    assert "--out must be another folder than --root" in result.stderr
 
 
 def _empty(root):

@@ -98,3 +98,11 @@ def test_rows_of_arrays_are_pixels_or_encoded():
 )
 def test_image_names(name, expected):
     assert is_image_name(name) is expected
+
+
+def test_sideways_photos_are_turned_upright(tmp_path):
+    upright = Image.fromarray(RGB)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: to be shown rotated by 270 degrees
+    upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "a.png", exif=exif)
+    np.testing.assert_array_equal(FileLocation(tmp_path / "a.png").pixels(), RGB)

@@ -118,6 +118,8 @@ def test_cache_is_used_noticed_when_damaged_and_never_half_written(root, checkpo
     ("how", "message"),
     [
         (Extraction(crop=200), "crop must be at most resize; got 200 and 96"),
+        (Extraction(crop=0), "crop must be a whole number of at least 16; got 0"),
+        (Extraction(resize=100_000), "resize must be at most 4096; got 100000"),
         (Extraction(batch_size=0), "batch_size must be a whole number of at least 1"),
         (Extraction(device="tpu"), "device 'tpu' is not available"),
     ],
@@ -166,9 +168,9 @@ def test_pretrained_backbone_needs_no_checkpoint(root, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either --checkpoint or --backbone."),
+        ([], "give either --checkpoint with a folder, or --backbone"),
         (["--backbone", "resnet18"], "Unknown pretrained backbone 'resnet18'."),
-        (["--checkpoint", "nowhere"], "so the folder is not a checkpoint."),
+        (["--checkpoint", "nowhere"], "nowhere: there is no such folder"),
         (["--backbone", "efficientnet-lite0", "--split", "val"], "no images of the split 'val'"),
         (["--backbone", "efficientnet-lite0", "--dtype", "int8"], "Unknown dtype 'int8'."),
     ],
@@ -197,3 +199,20 @@ def test_two_commands_may_fill_one_cache_at_once(root, checkpoint, tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     [kept] = (tmp_path / "cache").iterdir()
     assert len(read_features(kept).features) == 10
+
+
+def test_features_that_are_no_numbers_are_refused(root, checkpoint, tmp_path):
+    weights = checkpoint.backbone.state_dict()
+    common = ("--dataset", "folder", "--root", root, "--out", tmp_path / "f",
+              "--checkpoint", tmp_path / "bad", "--device", "cpu")  # fmt: skip
+    weights["blocks.3.1.weight"] *= 1e7
+    save_checkpoint(tmp_path / "bad", "conv4", weights)
+    result = run(*common)
+    assert result.exit_code == 2
+    assert "too large for float16; --dtype float32 holds them" in result.stderr
+    weights["blocks.3.1.running_var"] *= float("nan")
+    save_checkpoint(tmp_path / "bad", "conv4", weights)
+    result = run(*common)
+    assert result.exit_code == 2
+    assert "weights of this conv4 give features that are not finite" in result.stderr
+    assert not (tmp_path / "f").exists()

@@ -29,7 +29,7 @@ def test_preparation_follows_the_method():
 
 def test_missing_base_mean_is_said():
     table = FeatureTable(torch.rand(2, 3), torch.tensor([0, 1]))
-    with pytest.raises(DataError, match="the table has no base_mean"):
+    with pytest.raises(DataError, match="the feature file has no base_mean"):
         prepare(table, "centred-l2")
 
 

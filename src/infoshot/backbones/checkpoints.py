@@ -25,7 +25,7 @@ from torch import Tensor
 from infoshot.atomic import make_folder, write_atomically
 from infoshot.backbones.base import Backbone
 from infoshot.backbones.registry import make_backbone, pretrained_backbone
-from infoshot.errors import DataError
+from infoshot.errors import DataError, InvalidArgumentError
 
 DESCRIPTION_NAME = "checkpoint.json"
 _FORMAT = "infoshot.checkpoint/1"
@@ -129,6 +129,24 @@ def load_training(folder: Path) -> TrainingState:
     return TrainingState(facts, _tensors(_path(folder, "training", digest), digest))
 
 
+def open_checkpoint(checkpoint: Path | None, backbone: str | None) -> Checkpoint:
+    """Read whichever weights a user names: a folder, a pretrained backbone, or a PyTorch file."""
+    if checkpoint is not None and checkpoint.name == DESCRIPTION_NAME:
+        checkpoint = checkpoint.parent
+    if checkpoint is not None and checkpoint.is_file():
+        if backbone is None:
+            raise InvalidArgumentError(
+                f"{checkpoint} is a file of weights; say with --backbone which network they are of."
+            )
+        return import_checkpoint(checkpoint, backbone)
+    if (checkpoint is None) == (backbone is None):
+        raise InvalidArgumentError(
+            "give either --checkpoint with a folder, or --backbone with the name of a pretrained "
+            "network, or both if the checkpoint is a PyTorch file of weights."
+        )
+    return load_checkpoint(checkpoint) if checkpoint else pretrained_checkpoint(str(backbone))
+
+
 def pretrained_checkpoint(name: str) -> Checkpoint:
     """Return a backbone whose weights arrive with the install."""
     backbone = pretrained_backbone(name)
@@ -148,8 +166,9 @@ def import_checkpoint(path: Path, backbone_name: str) -> Checkpoint:
             warnings.simplefilter("ignore")  # about pickle protocols; what counts is said below
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever PyTorch makes of damaged bytes
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: refused or not a whole file of weights ({first}).") from error
+        raise DataError(
+            f"{path}: refused; not a whole file of weights that can be read without running code."
+        ) from error
     weights = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
         raise DataError(f"{path}: must hold weights by name, or a dict with 'state_dict'.")
@@ -161,6 +180,8 @@ def import_checkpoint(path: Path, backbone_name: str) -> Checkpoint:
 
 def _description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION_NAME
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder with a checkpoint.")
     if not path.is_file():
         inside = sorted(found.parent for found in folder.glob(f"*/{DESCRIPTION_NAME}"))
         hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""

@@ -58,8 +58,9 @@ def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Progress]:
         MofNCompleteColumn(),
         _SpeedColumn(unit),
         TimeElapsedColumn(),
-        TextColumn("left"),
+        TextColumn("elapsed,"),
         TimeRemainingColumn(),
+        TextColumn("left"),
     )
     hidden = not (shown and console.is_terminal)
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:

@@ -74,5 +74,7 @@ def _print(inspection: Inspection, decode: bool) -> None:
                 console.print(f"  {line}", soft_wrap=True)
             if len(lines) > _MOST_LINES:
                 console.print(f"  ... {len(lines) - _MOST_LINES} more (--json has all)")
-    verdict = "complete" if inspection.complete else "not complete, see above"
+    published = any(count.published_classes for count in inspection.splits)
+    whole = "complete" if published else "sound; nothing is published that it could be held against"
+    verdict = whole if inspection.complete else "not complete, see above"
     console.print(f"The data set is {verdict}{'' if decode else ' (images were not decoded)'}.")

@@ -7,18 +7,13 @@ import torch
 import typer
 
 from infoshot.atomic import check_outputs
-from infoshot.backbones.checkpoints import (
-    Checkpoint,
-    import_checkpoint,
-    load_checkpoint,
-    pretrained_checkpoint,
-)
+from infoshot.backbones.checkpoints import Checkpoint, open_checkpoint
 from infoshot.checks import unknown_name
 from infoshot.cli import image_options as given
 from infoshot.cli.console import progress_bar, stdout
 from infoshot.data import ImageSplit, open_dataset
 from infoshot.distributed import Ranks, joined_ranks
-from infoshot.errors import InvalidArgumentError
+from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features import write_features
 from infoshot.features.extract import Extraction, split_features
 from infoshot.parallel import keep_freed_memory
@@ -64,7 +59,7 @@ def extract(
     """
     if dtype not in _DTYPES:
         raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
-    network = _network(checkpoint, backbone)
+    network = open_checkpoint(checkpoint, backbone)
     check_outputs([root], [out])
     keep_freed_memory()
     with joined_ranks(given.device_or_default(device)) as ranks:
@@ -79,6 +74,8 @@ def extract(
         return
     mean = base[0].features.mean(0) if base and base[0] else None
     features = table.features.to(_DTYPES[dtype])
+    if not features.isfinite().all():
+        raise DataError(f"the features are too large for {dtype}; --dtype float32 holds them.")
     write_features(
         out,
         FeatureTable(features, table.labels, mean, table.class_names, table.provenance),
@@ -88,18 +85,6 @@ def extract(
         f"{n_images} images of {len(table.class_names)} classes, {width} features each: {out}",
         soft_wrap=True,
     )
-
-
-def _network(checkpoint: Path | None, backbone: str | None) -> Checkpoint:
-    if checkpoint is not None and checkpoint.is_file():
-        if backbone is None:
-            raise InvalidArgumentError(
-                f"{checkpoint} is a file of weights; say with --backbone which network they are of."
-            )
-        return import_checkpoint(checkpoint, backbone)
-    if (checkpoint is None) == (backbone is None):
-        raise InvalidArgumentError("give either --checkpoint or --backbone.")
-    return load_checkpoint(checkpoint) if checkpoint else pretrained_checkpoint(str(backbone))
 
 
 def _features(

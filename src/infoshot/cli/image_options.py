@@ -55,4 +55,10 @@ def without_broken(split: ImageSplit, ranks: Ranks) -> ImageSplit:
             complain(
                 "Left out", f"{len(broken) - _MOST_LINES} more; infoshot data inspect has them all."
             )
-    return split.without(broken)
+    kept = split.without(broken)
+    gone = sorted(set(split.class_names) - set(kept.class_names))
+    if gone and ranks.is_main:
+        complain(
+            "Warning", f"no image is left of these classes of '{split.name}': {', '.join(gone)}."
+        )
+    return kept

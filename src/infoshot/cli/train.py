@@ -13,6 +13,7 @@ from infoshot.cli.console import complain, progress_bar, say, stdout
 from infoshot.data import open_dataset
 from infoshot.data.decoding import decode_workers
 from infoshot.distributed import Ranks, joined_ranks
+from infoshot.errors import InvalidArgumentError
 from infoshot.parallel import keep_freed_memory
 from infoshot.training import EpochRecord, TrainConfig, TrainingImages
 
@@ -51,11 +52,13 @@ def train_backbone(
     )
     config.validate()
     make_backbone(backbone)
-    make_folder(out)
-    check_writable(out / "log.jsonl")
+    if out.resolve() == root.resolve():
+        raise InvalidArgumentError("--out must be another folder than --root, which holds images.")
     keep_freed_memory()
     with joined_ranks(given.device_or_default(device)) as ranks:
         config.check_shared(ranks.size)
+        make_folder(out)
+        check_writable(out / "log.jsonl")
         images = _images(dataset, root, splits, backbone, skip_broken, ranks)
         records = _train(images, config, out, compile, ranks)
         if ranks.is_main:
@@ -86,17 +89,18 @@ def _train(
     images: TrainingImages, config: TrainConfig, out: Path, compiled: bool, ranks: Ranks
 ) -> list[EpochRecord]:
     if ranks.is_main and not training.make_validation(images.val_crops, images.val_labels, 1, 0):
-        complain(
-            "Warning",
-            "the split 'val' has no 2 classes with 2 images each, so nothing is validated and the "
-            "last epoch counts as the best.",
+        sentence = (
+            "the split 'val' has no 2 classes with 2 images each: the last epoch counts as best."
         )
+        complain("Warning", sentence)
     n_images = len(images.train_labels)
     with progress_bar("images", shown=ranks.is_main) as progress:
         bar = progress.add_task("training", total=config.epochs * n_images)
 
         def on_epoch(records: list[EpochRecord], resumed: bool) -> None:
-            if resumed and records:
+            if resumed and len(records) == config.epochs:
+                say(f"All {config.epochs} epochs were done already in {out}.", progress)
+            elif resumed and records:
                 say(f"Going on after epoch {len(records)} of {config.epochs} in {out}.", progress)
             elif records:
                 say(records[-1].sentence(config.epochs), progress)
@@ -121,7 +125,5 @@ def _report(records: list[EpochRecord], out: Path) -> None:
             f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (nearest prototype)",
             soft_wrap=True,
         )
-    stdout().print(
-        f"Checkpoints: {out / 'best'}, {out / 'last'}; log.jsonl and curve.png beside",
-        soft_wrap=True,
-    )
+    where = f"Checkpoints: {out / 'best'}, {out / 'last'}; log.jsonl and curve.png beside"
+    stdout().print(where, soft_wrap=True)

@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from infoshot.errors import DataError
 
@@ -136,7 +136,7 @@ def decode(content: bytes, name: str) -> Pixels:
     """RGB pixels of an encoded image of any kind Pillow knows.
 
     Greyscale, palette and CMYK images become RGB, transparency is laid on black, 16 bits become 8,
-    the first frame of an animation is taken.
+    the first frame of an animation is taken, photos that were taken sideways are turned upright.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def decode(content: bytes, name: str) -> Pixels:
             if max(image.size) > _LARGEST_ASPECT * min(image.size):
                 raise ValueError(f"{image.width} x {image.height} pixels are too thin for a photo")
             image.load()
-            return np.asarray(_rgb(image))
+            return np.asarray(_rgb(ImageOps.exif_transpose(image)))
     except UnidentifiedImageError as error:
         raise DataError(f"{name}: not an image, or of a kind that cannot be read.") from error
     except Image.DecompressionBombError as error:

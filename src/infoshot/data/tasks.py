@@ -123,7 +123,7 @@ class TaskSampler:
         if n_classes < spec.n_way:
             raise DataError(
                 f"sample_tasks: n_way must be at most {n_classes}, the number of classes in the "
-                f"table; got {spec.n_way}."
+                f"table; got {spec.n_way} (--ways)."
             )
         if spec.regime.n_outliers() and self._n_extra == 0:
             raise DataError(

@@ -24,13 +24,14 @@ from infoshot.data.decoding import decode_workers, map_images
 from infoshot.data.images import ImageRecord
 from infoshot.data.transforms import network_input
 from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
-from infoshot.errors import InvalidArgumentError
+from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features.cache import cached
 from infoshot.parallel import chunk_ranges
 from infoshot.types import FeatureTable
 from infoshot.version import __version__
 
 Progress = Callable[[int], None]
+_SMALLEST, _LARGEST = 16, 4096  # sides of a crop that a network can look at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +65,14 @@ class Extraction:
             If a number is not allowed, or the crop does not fit.
         """
         spec = checkpoint.backbone.input_spec
-        resize, crop = self.resize or spec.resize, self.crop or spec.crop
+        resize = spec.resize if self.resize is None else self.resize
+        crop = spec.crop if self.crop is None else self.crop
         checks.device(self.device)
-        sizes = {"resize": resize, "crop": crop, "batch_size": self.images_per_pass()}
-        for name, value in sizes.items():
-            checks.at_least(name, value, 1)
+        checks.at_least("batch_size", self.images_per_pass(), 1)
+        checks.at_least("crop", crop, _SMALLEST)
+        checks.at_least("resize", resize, _SMALLEST)
+        if resize > _LARGEST:
+            raise InvalidArgumentError(f"resize must be at most {_LARGEST}; got {resize}.")
         if crop > resize:
             raise InvalidArgumentError(f"crop must be at most resize; got {crop} and {resize}.")
         return resize, crop
@@ -133,7 +137,12 @@ def extract_features(
         for images, n_real in _batches(split.records, shard_chunks(chunks, ranks), checkpoint, how):
             features.append(encode(backbone, images.to(how.device))[:n_real].cpu())
             on_progress(n_real)
-    return gather_chunks(torch.cat(features), chunks, ranks).clone()
+    whole = gather_chunks(torch.cat(features), chunks, ranks).clone()
+    if not whole.isfinite().all():
+        raise DataError(
+            f"the weights of this {checkpoint.backbone_name} give features that are not finite."
+        )
+    return whole
 
 
 def encode(backbone: Backbone, images: Tensor) -> Tensor:

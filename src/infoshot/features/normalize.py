@@ -47,8 +47,8 @@ def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2"]) -> Te
     if preparation == "centred-l2":
         if table.base_mean is None:
             raise DataError(
-                "this method subtracts the mean of the base classes, but the table has no "
-                "base_mean; add it to the feature file or choose another method."
+                "this method subtracts the mean of the base classes, but the feature file has no "
+                "base_mean; 'infoshot extract --base-mean' puts it there, or choose another method."
             )
         features = features - table.base_mean.to(features)
     try:

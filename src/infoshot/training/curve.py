@@ -15,11 +15,13 @@ def plot_curve(records: Sequence[EpochRecord], path: Path, title: str) -> None:
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [record.epoch for record in records]
-    left.plot(epochs, [record.loss for record in records], color="#555555")
+    mark = "." if len(records) == 1 else None
+    left.plot(epochs, [record.loss for record in records], marker=mark, color="#555555")
     left.set_ylabel("training loss (smoothed cross-entropy)")
     right.plot(
         epochs,
         [record.train_accuracy for record in records],
+        marker=mark,
         color="#D55E00",
         label="train classes, augmented images",
     )

@@ -75,14 +75,20 @@ def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
     folder = out / LAST
     if not (folder / DESCRIPTION_NAME).exists():
         return None
-    checkpoint, state = load_checkpoint(folder), load_training(folder)
-    for name in sorted(checkpoint.config.keys() | about.keys()):
-        there, here = checkpoint.config.get(name), about.get(name)
-        if there != here:
-            raise DataError(
-                f"{out}: holds another training ({name} {there} there, {here} here); choose "
-                "another folder, or remove this one to start anew."
-            )
+    try:
+        checkpoint, state = load_checkpoint(folder), load_training(folder)
+    except DataError as error:
+        raise DataError(f"{error} Remove {out} to start anew.") from error
+    differences = [
+        _difference(name, checkpoint.config.get(name), about.get(name))
+        for name in sorted(checkpoint.config.keys() | about.keys())
+        if checkpoint.config.get(name) != about.get(name)
+    ]
+    if differences:
+        raise DataError(
+            f"{out}: holds another training ({'; '.join(differences)}); choose another folder, or "
+            "remove this one to start anew."
+        )
     return Snapshot(
         checkpoint.backbone_name,
         checkpoint.config,
@@ -91,3 +97,10 @@ def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
         state.tensors,
         tuple(EpochRecord(**record) for record in state.facts["epochs"]),
     )
+
+
+def _difference(name: str, there: object, here: object) -> str:
+    split = name.removesuffix("_sha256")
+    if split != name:
+        return f"its {split} images are not the same"
+    return f"{name} {there} there, {here} here"
