@@ -33,7 +33,7 @@ def plot_curve(records: Sequence[EpochRecord], path: Path, title: str) -> None:
         )
         right.plot([best], [values[best - 1]], "o", color="#0072B2", label=f"best: epoch {best}")
     right.set_ylabel("accuracy (%)")
-    right.legend(frameon=False)
+    figure.legend(loc="outside lower right", ncols=3, frameon=False)  # beside the curves
     for axes in (left, right):
         axes.set_xlabel("epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
