@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 
 from infoshot import ShapeError
-from infoshot.metrics import accuracy, mean_interval
+from infoshot.metrics import (
+    accuracy,
+    auroc,
+    calibration_bins,
+    expected_calibration_error,
+    macro_accuracy,
+    mean_interval,
+    negative_log_likelihood,
+)
 
 
 def test_accuracy_counts_the_most_probable_class():
@@ -33,3 +42,70 @@ def test_interval_of_one_value_is_unknown():
     mean, half = mean_interval(torch.tensor([0.5]))
     assert mean == 0.5
     assert math.isnan(half)
+
+
+@pytest.fixture
+def predictions():
+    """Three tasks of 40 queries and four classes, skewed, and some of no class."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(3, 40, 4, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 7, (3, 40), generator=generator).clamp(max=3)
+    labels[:, ::5] = -1
+    return logits.softmax(-1), labels
+
+
+def test_macro_accuracy_equals_sklearn(predictions):
+    p, labels = predictions
+    for i, value in enumerate(macro_accuracy(p, labels)):
+        known = labels[i] >= 0
+        expected = balanced_accuracy_score(labels[i][known], p[i].argmax(-1)[known])
+        assert value.item() == pytest.approx(expected)
+
+
+def test_macro_accuracy_is_over_the_classes_that_occur():
+    p = torch.eye(4)[[0, 0, 0, 1]].unsqueeze(0)
+    assert macro_accuracy(p, torch.tensor([[0, 0, 0, 2]])).item() == pytest.approx(0.5)
+
+
+def test_likelihood_equals_sklearn(predictions):
+    p, labels = predictions
+    for i, value in enumerate(negative_log_likelihood(p, labels)):
+        known = labels[i] >= 0
+        expected = log_loss(labels[i][known], p[i][known], labels=[0, 1, 2, 3])
+        assert value.item() == pytest.approx(expected)
+
+
+def test_impossible_truth_costs_much_but_not_everything():
+    p = torch.tensor([[[1.0, 0.0]]])
+    value = negative_log_likelihood(p, torch.tensor([[1]])).item()
+    assert 80 < value < 100
+
+
+def test_calibration_error_equals_its_definition(predictions):
+    p, labels = predictions
+    total, error = 0, 0.0
+    for b in range(15):
+        inside = (p.amax(-1) > b / 15) & (p.amax(-1) <= (b + 1) / 15) & (labels >= 0)
+        if inside.any():
+            gap = p.amax(-1)[inside].mean() - (p.argmax(-1) == labels)[inside].double().mean()
+            error += int(inside.sum()) * abs(float(gap))
+            total += int(inside.sum())
+    whole = calibration_bins(p, labels)
+    assert expected_calibration_error(whole) == pytest.approx(error / total)
+    parts = calibration_bins(p[:1], labels[:1]) + calibration_bins(p[1:], labels[1:])
+    torch.testing.assert_close(parts, whole)
+
+
+def test_sure_and_right_is_calibrated_sure_and_wrong_is_not():
+    p = torch.eye(3)[[0, 1, 2, 2]].unsqueeze(0)
+    assert expected_calibration_error(calibration_bins(p, torch.tensor([[0, 1, 2, 2]]))) == 0
+    assert expected_calibration_error(calibration_bins(p, torch.tensor([[1, 2, 0, 0]]))) == 1
+
+
+def test_auroc_equals_sklearn_with_ties(predictions):
+    p, labels = predictions
+    scores, outlier = (1 - p.amax(-1)).mul(10).round(), labels < 0
+    for i, value in enumerate(auroc(scores, outlier)):
+        assert value.item() == pytest.approx(roc_auc_score(outlier[i], scores[i]))
+    with pytest.raises(ShapeError, match=r"outlier must have shape \(3, 40\)"):
+        auroc(scores, outlier[:2])

@@ -152,7 +152,11 @@ class Solution:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One line of a benchmark: settings, accuracy in percent, time, environment."""
+    """One line of a benchmark: settings, accuracies in percent, calibration, time, environment.
+
+    ``macro`` is the accuracy averaged over classes, ``nll`` the negative log-likelihood in nats,
+    ``ece`` the expected calibration error in percent.
+    """
 
     method: str
     ways: int
@@ -163,6 +167,9 @@ class ResultRow:
     regime: str
     mean: float
     ci95: float
+    macro: float
+    nll: float
+    ece: float
     seconds: float
     per_task_ms: float
     device: str

@@ -12,7 +12,14 @@ from infoshot import checks
 from infoshot.data.tasks import TaskSampler, TaskSpec, gather_tasks
 from infoshot.environment import environment
 from infoshot.features import prepare
-from infoshot.metrics import accuracy, mean_interval
+from infoshot.metrics import (
+    accuracy,
+    calibration_bins,
+    expected_calibration_error,
+    macro_accuracy,
+    mean_interval,
+    negative_log_likelihood,
+)
 from infoshot.parallel import chunk_ranges, map_chunks
 from infoshot.solvers import Method, solve, tasks_per_chunk
 from infoshot.types import FeatureTable, ResultRow
@@ -40,6 +47,16 @@ class Protocol:
         method.solver.validate(self.spec.n_way)
         TaskSampler(table, self.spec)
         prepare(table, method.preparation)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Of a chunk of tasks: numbers per task, and the sums for the calibration."""
+
+    accuracy: Tensor
+    macro: Tensor
+    nll: Tensor
+    bins: Tensor
 
 
 def run_cell(
@@ -71,9 +88,9 @@ def run_cell(
     scores = []
     for chunk_scores in _score_chunks(prepared, sampler, method, protocol):
         scores.append(chunk_scores)
-        on_progress(len(chunk_scores))
+        on_progress(len(chunk_scores.accuracy))
     seconds = _synchronised_clock(protocol.device) - start
-    mean, half_width = mean_interval(torch.cat(scores))
+    mean, half_width = mean_interval(torch.cat([part.accuracy for part in scores]))
     spec = protocol.spec
     return ResultRow(
         method=method.name,
@@ -85,6 +102,9 @@ def run_cell(
         regime=str(spec.regime),
         mean=100 * mean,
         ci95=100 * half_width,
+        macro=100 * float(torch.cat([part.macro for part in scores]).mean()),
+        nll=float(torch.cat([part.nll for part in scores]).mean()),
+        ece=100 * expected_calibration_error(torch.stack([part.bins for part in scores]).sum(0)),
         seconds=seconds,
         per_task_ms=1000 * seconds / protocol.n_tasks,
         device=protocol.device,
@@ -105,18 +125,24 @@ def _prepared(table: FeatureTable, method: Method, protocol: Protocol) -> Featur
 
 def _score_chunks(
     table: FeatureTable, sampler: TaskSampler, method: Method, protocol: Protocol
-) -> Iterator[Tensor]:
-    """Accuracies per task, chunk after chunk."""
+) -> Iterator[_Scores]:
+    """Scores of the tasks, chunk after chunk."""
     one_task, _ = gather_tasks(table, sampler, range(1))
     chunk_size = tasks_per_chunk(method.solver, one_task)
     n_threads = protocol.n_threads
     if n_threads is None:
         n_threads = torch.get_num_threads() if table.features.device.type == "cpu" else 1
 
-    def score(chunk: range) -> Tensor:
+    def score(chunk: range) -> _Scores:
         tasks, query_labels = gather_tasks(table, sampler, chunk)
         solution = solve(method.solver, tasks, n_threads=1, chunk_size=len(chunk), validate=False)
-        return accuracy(solution.probabilities, query_labels).cpu()
+        p = solution.probabilities
+        return _Scores(
+            accuracy(p, query_labels).cpu(),
+            macro_accuracy(p, query_labels).cpu(),
+            negative_log_likelihood(p, query_labels).cpu(),
+            calibration_bins(p, query_labels).cpu(),
+        )
 
     return map_chunks(score, chunk_ranges(protocol.n_tasks, chunk_size), n_threads)
 
