@@ -1,5 +1,6 @@
 """What travels between the rooms: feature tables, batches of tasks, solutions."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -167,9 +168,6 @@ class ResultRow:
     regime: str
     mean: float
     ci95: float
-    macro: float
-    nll: float
-    ece: float
     seconds: float
     per_task_ms: float
     device: str
@@ -178,3 +176,6 @@ class ResultRow:
     features_digest: str
     settings: Mapping[str, Any]
     environment: Mapping[str, Any]
+    macro: float = math.nan  # rows that were written earlier do not have these
+    nll: float = math.nan
+    ece: float = math.nan
