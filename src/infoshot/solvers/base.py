@@ -38,6 +38,7 @@ RULES: dict[str, Rule] = {
     "marginal_entropy_weight": checks.not_negative,
     "conditional_entropy_weight": checks.not_negative,
     "prototype_step_size": partial(checks.share_or_none),
+    "shrinkage": checks.not_negative,
     "class_prior": checks.prior_or_none,
     "tolerance": checks.positive_or_none,
     "linearized": partial(checks.one_of, allowed=(True, False)),

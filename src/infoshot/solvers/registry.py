@@ -8,6 +8,7 @@ from infoshot.checks import unknown_name
 from infoshot.errors import InvalidArgumentError
 from infoshot.solvers.base import Solver
 from infoshot.solvers.baselines.prototype import Prototype
+from infoshot.solvers.baselines.shrunken_prototype import ShrunkenPrototype
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_gd import TimGd
 
@@ -49,6 +50,15 @@ _ALL = (
         preparation="l2",
         transductive=False,
         summary="nearest class mean",
+        assumes="nothing about the queries",
+        cost="one product, Q K d",
+    ),
+    Method(
+        name="shrunken-prototype",
+        solver=ShrunkenPrototype(),
+        preparation="l2",
+        transductive=False,
+        summary="nearest class mean, each pulled towards the mean of all of them",
         assumes="nothing about the queries",
         cost="one product, Q K d",
     ),

@@ -1,0 +1,91 @@
+r"""Shrunken prototype: the nearest class mean, each pulled towards the mean of all of them.
+
+.. math:: s_k = \frac{n_k w_k + \kappa m}{n_k + \kappa}, \qquad m = \frac1K \sum_k w_k, \qquad
+          p_{ik} \propto \exp\left(-\frac{\tau}{2}\|s_k - z_i\|^2\right)
+
+with :math:`w_k` the mean of the :math:`n_k` examples of class :math:`k`. A mean of few examples is
+farther out than the class itself: with :math:`\kappa` the variance within classes over that between
+them, :math:`s_k` is its best linear estimate (C. Stein's and empirical Bayes' shrinkage). Without
+it a class whose example happens to lie near the middle attracts the queries of the others. It looks
+at each query by itself, so it is right for any class balance. Cost: one product, 2 \|Q\| K d
+operations.
+
+Reference: B. Efron, C. Morris. Stein's estimation rule and its competitors. JASA 1973.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+from torch import Tensor
+
+from infoshot.solvers.base import Solver, State
+from infoshot.solvers.objective import (
+    class_means,
+    class_rows,
+    log_posterior,
+    support_cross_entropy,
+)
+from infoshot.types import TaskBatch
+
+
+@dataclass(eq=False)
+class _ShrunkenState(State):
+    weights: Tensor  # [task, class, dim]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ShrunkenPrototype(Solver[_ShrunkenState]):
+    r"""Nearest shrunken class mean.
+
+    Parameters
+    ----------
+    shrinkage
+        :math:`\kappa`, how many examples the common mean counts for. On our features of
+        mini-ImageNet's validation classes the variance within classes is 3.3 times that between
+        them, and all values from 2 to 8 are equally good.
+    temperature
+        Factor on the squared distance in the posterior; larger is sharper. It changes the
+        probabilities, never the labels.
+    """
+
+    shrinkage: float = 5.0
+    temperature: float = 15.0
+
+    @property
+    def n_steps(self) -> int:
+        """Return 0: nothing is iterated."""
+        return 0
+
+    @property
+    def tolerance(self) -> None:
+        """Return ``None``: nothing is iterated."""
+        return
+
+    def init(self, task: TaskBatch) -> _ShrunkenState:
+        """Take the class means and pull them together."""
+        means = class_means(task.z_sup, task.y_sup, task.n_way)
+        n_shots = class_rows(task.y_sup, task.n_way, means.dtype).sum(-1, keepdim=True)
+        common = means.mean(1, keepdim=True)
+        weights = common + (means - common) * (n_shots / (n_shots + self.shrinkage))
+        return _ShrunkenState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
+
+    def step(self, task: TaskBatch, state: _ShrunkenState) -> _ShrunkenState:
+        """Return the state: there is nothing to improve."""
+        return state
+
+    def log_posterior(self, task: TaskBatch, state: _ShrunkenState) -> Tensor:
+        """Log-probabilities of the queries, shape ``(task, query, class)``."""
+        return log_posterior(task.z_qry, self.prototypes(task, state), self.temperature)
+
+    def prototypes(self, task: TaskBatch, state: _ShrunkenState) -> Tensor:
+        """Shrunken class means, shape ``(task, class, dim)``."""
+        return state.weights
+
+    def loss(self, task: TaskBatch, log_p_sup: Tensor, log_p_qry: Tensor) -> Tensor:
+        """Return the support cross-entropy, shape ``(task,)``."""
+        return support_cross_entropy(log_p_sup, task.y_sup)
+
+    def working_set(self, task: TaskBatch) -> int:
+        """Count the features."""
+        return (task.n_sup + task.n_qry + task.n_way) * task.dim

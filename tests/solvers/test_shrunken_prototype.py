@@ -1,0 +1,50 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from infoshot import solve
+from infoshot.benchmark import Protocol, run_cell
+from infoshot.data import TaskSpec, gaussian_tasks
+from infoshot.solvers import METHODS, Prototype, ShrunkenPrototype
+
+
+def _by_hand(z_sup, y_sup, z_qry, n_way, kappa, tau):
+    """One task in plain loops."""
+    shots = [z_sup[y_sup == k] for k in range(n_way)]
+    means = [rows.sum(0) / len(rows) for rows in shots]
+    common = sum(means) / n_way
+    out = np.empty((len(z_qry), n_way))
+    for i, z in enumerate(z_qry):
+        for k in range(n_way):
+            n = len(shots[k])
+            s = (n * means[k] + kappa * common) / (n + kappa)
+            out[i, k] = np.exp(-tau / 2 * ((z - s) ** 2).sum())
+    return out / out.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 1.5, 5.0, 100.0])
+def test_equals_its_formula_also_with_unequal_shots(kappa):
+    tasks, _ = gaussian_tasks(3, n_way=4, n_shot=3, n_query=5, dim=8, dtype=torch.float64)
+    keep = [0, 1, 2, 3, 4, 6, 9, 10]  # 3, 2, 1 and 2 examples
+    tasks = dataclasses.replace(tasks, z_sup=tasks.z_sup[:, keep], y_sup=tasks.y_sup[:, keep])
+    p = solve(ShrunkenPrototype(shrinkage=kappa, temperature=3.0), tasks).probabilities
+    for i in range(3):
+        arrays = (tasks.z_sup[i].numpy(), tasks.y_sup[i].numpy(), tasks.z_qry[i].numpy())
+        np.testing.assert_allclose(p[i], _by_hand(*arrays, 4, kappa, 3.0), atol=1e-12)
+
+
+def test_without_shrinkage_it_is_the_prototype():
+    tasks, _ = gaussian_tasks(5, dtype=torch.float64)
+    plain, shrunken = (solve(s, tasks) for s in (Prototype(), ShrunkenPrototype(shrinkage=0.0)))
+    torch.testing.assert_close(plain.probabilities, shrunken.probabilities)
+
+
+def test_it_is_worth_points_with_one_example_and_harmless_with_many(embedded):
+    def mean(name, n_shot):
+        protocol = Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=1000)
+        return run_cell(embedded, METHODS[name], protocol).mean
+
+    assert mean("shrunken-prototype", 1) > mean("prototype", 1) + 2
+    assert mean("shrunken-prototype", 20) > mean("prototype", 20) - 0.5
