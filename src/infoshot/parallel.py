@@ -5,17 +5,12 @@ independent: every thread takes whole chunks and PyTorch uses one core in it. Py
 Python's lock inside its operations, so threads are enough.
 """
 
-import ctypes
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
-
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # numbers of mallopt's parameters
-_LARGEST_BLOCK = 2**31 - 1
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -62,19 +57,6 @@ def map_chunks(
 def _on_one_core(work: Callable[[Chunk], Result], chunk: Chunk) -> Result:
     torch.set_num_threads(1)  # also per thread, not only per process
     return work(chunk)
-
-
-def keep_freed_memory() -> None:
-    """Let the process keep the memory it frees, for the next tensor of that size.
-
-    The C library would give every large block back and ask for it again, page by page: half of the
-    time of training a small network on a CPU. For commands that end, not for other people's
-    processes; does nothing where the C library is not GNU's.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        for parameter in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
-            mallopt(parameter, _LARGEST_BLOCK)
 
 
 @contextmanager

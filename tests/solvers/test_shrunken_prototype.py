@@ -7,7 +7,7 @@ import torch
 from infoshot import solve
 from infoshot.benchmark import Protocol, run_cell
 from infoshot.data import TaskSpec, gaussian_tasks
-from infoshot.solvers import METHODS, Prototype, ShrunkenPrototype
+from infoshot.solvers import METHODS, Prototype
 
 
 def _by_hand(z_sup, y_sup, z_qry, n_way, kappa, tau):
@@ -29,16 +29,10 @@ def test_equals_its_formula_also_with_unequal_shots(kappa):
     tasks, _ = gaussian_tasks(3, n_way=4, n_shot=3, n_query=5, dim=8, dtype=torch.float64)
     keep = [0, 1, 2, 3, 4, 6, 9, 10]  # 3, 2, 1 and 2 examples
     tasks = dataclasses.replace(tasks, z_sup=tasks.z_sup[:, keep], y_sup=tasks.y_sup[:, keep])
-    p = solve(ShrunkenPrototype(shrinkage=kappa, temperature=3.0), tasks).probabilities
+    p = solve(Prototype(shrinkage=kappa, temperature=3.0), tasks).probabilities
     for i in range(3):
         arrays = (tasks.z_sup[i].numpy(), tasks.y_sup[i].numpy(), tasks.z_qry[i].numpy())
         np.testing.assert_allclose(p[i], _by_hand(*arrays, 4, kappa, 3.0), atol=1e-12)
-
-
-def test_without_shrinkage_it_is_the_prototype():
-    tasks, _ = gaussian_tasks(5, dtype=torch.float64)
-    plain, shrunken = (solve(s, tasks) for s in (Prototype(), ShrunkenPrototype(shrinkage=0.0)))
-    torch.testing.assert_close(plain.probabilities, shrunken.probabilities)
 
 
 def test_it_is_worth_points_with_one_example_and_harmless_with_many(embedded):

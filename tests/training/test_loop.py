@@ -253,20 +253,25 @@ def test_without_validation_classes_the_last_epoch_is_the_best(tmp_path):
     assert digests["best"] == digests["last"]
 
 
-def test_without_momentum_it_resumes_too(images, tmp_path):
-    config = dataclasses.replace(CONFIG, momentum=0.0, epochs=2)
-    train(images, config, tmp_path / "whole")
+def _check_resumes_exactly(images, config, folder):
+    """Interrupted after its first epoch or not, a training ends with the same weights."""
+    train(images, config, folder / "whole")
 
     def stop(records, resumed):
         if len(records) == 1:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        train(images, config, tmp_path / "part", on_epoch=stop)
-    assert _epochs_in(tmp_path / "part") == 1
-    train(images, config, tmp_path / "part", on_epoch=_must_go_on)
-    whole, part = (load_checkpoint(tmp_path / name / "last").digest for name in ("whole", "part"))
+        train(images, config, folder / "part", on_epoch=stop)
+    assert _epochs_in(folder / "part") == 1
+    train(images, config, folder / "part", on_epoch=_must_go_on)
+    whole, part = (load_checkpoint(folder / name / "last").digest for name in ("whole", "part"))
     assert whole == part
+
+
+def test_without_momentum_it_resumes_too(images, tmp_path):
+    config = dataclasses.replace(CONFIG, momentum=0.0, epochs=2)
+    _check_resumes_exactly(images, config, tmp_path)
 
 
 def test_dropout_is_the_same_after_a_restart(images, tmp_path):
@@ -279,14 +284,4 @@ def test_dropout_is_the_same_after_a_restart(images, tmp_path):
         train_labels=images.train_labels[::8],
         val_crops=None,
     )
-    train(few, config, tmp_path / "whole")
-
-    def stop(records, resumed):
-        if len(records) == 1:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        train(few, config, tmp_path / "part", on_epoch=stop)
-    train(few, config, tmp_path / "part", on_epoch=_must_go_on)
-    whole, part = (load_checkpoint(tmp_path / name / "last").digest for name in ("whole", "part"))
-    assert whole == part
+    _check_resumes_exactly(few, config, tmp_path)

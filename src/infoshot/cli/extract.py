@@ -16,7 +16,7 @@ from infoshot.distributed import Ranks, joined_ranks
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features import write_features
 from infoshot.features.extract import Extraction, split_features
-from infoshot.parallel import keep_freed_memory
+from infoshot.memory import keep_freed_memory
 from infoshot.types import FeatureTable
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}

@@ -14,7 +14,7 @@ from infoshot.data import open_dataset
 from infoshot.data.decoding import decode_workers
 from infoshot.distributed import Ranks, joined_ranks
 from infoshot.errors import InvalidArgumentError
-from infoshot.parallel import keep_freed_memory
+from infoshot.memory import keep_freed_memory
 from infoshot.training import EpochRecord, TrainConfig, TrainingImages
 
 

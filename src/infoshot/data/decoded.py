@@ -5,8 +5,6 @@ and their true heights and widths stay beside them, so that crops are drawn with
 they have in the original.
 """
 
-import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +18,7 @@ from infoshot.data.decoding import map_images
 from infoshot.data.images import ImageRecord, Pixels
 from infoshot.data.transforms import resize_and_crop
 from infoshot.errors import DataError
+from infoshot.memory import memory_of_machine
 
 Progress = Callable[[int], None]
 _SAMPLE = 200
@@ -114,20 +113,13 @@ def _stored_size(records: Sequence[ImageRecord], largest: int) -> tuple[int, int
 def _room_for(n_images: int, height: int, width: int) -> Tensor:
     """Memory for images, uint8; a sentence where there is not enough of it."""
     needed = n_images * 3 * height * width
-    there = _memory()
+    there = memory_of_machine()
     if needed > there:
         raise DataError(
             f"{n_images} images of {height} x {width} pixels take {needed / 1e9:.0f} GB in memory; "
             f"this machine has {there / 1e9:.0f} GB."
         )
     return torch.empty(n_images, 3, height, width, dtype=torch.uint8)
-
-
-def _memory() -> float:
-    """Bytes of memory of the machine, where it tells."""
-    if not hasattr(os, "sysconf"):
-        return math.inf
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _squashed(record: ImageRecord, height: int, width: int) -> tuple[Pixels, tuple[int, int]]:

@@ -2,7 +2,6 @@
 
 from infoshot.solvers.base import Solver, State, solve, tasks_per_chunk
 from infoshot.solvers.baselines.prototype import Prototype
-from infoshot.solvers.baselines.shrunken_prototype import ShrunkenPrototype
 from infoshot.solvers.registry import METHODS, Method, Preparation, method_by_name
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_gd import TimGd
@@ -13,7 +12,6 @@ __all__ = [
     "Method",
     "Preparation",
     "Prototype",
-    "ShrunkenPrototype",
     "Solver",
     "State",
     "StepEvent",

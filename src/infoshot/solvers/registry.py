@@ -8,7 +8,6 @@ from infoshot.checks import unknown_name
 from infoshot.errors import InvalidArgumentError
 from infoshot.solvers.base import Solver
 from infoshot.solvers.baselines.prototype import Prototype
-from infoshot.solvers.baselines.shrunken_prototype import ShrunkenPrototype
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_gd import TimGd
 
@@ -55,7 +54,7 @@ _ALL = (
     ),
     Method(
         name="shrunken-prototype",
-        solver=ShrunkenPrototype(),
+        solver=Prototype(shrinkage=5.0),
         preparation="l2",
         transductive=False,
         summary="nearest class mean, each pulled towards the mean of all of them",

@@ -55,8 +55,7 @@ def read_pickle(path: Path) -> Any:  # noqa: ANN401 - whatever data the pickle h
 
 def find_mini_pickles(root: Path) -> Found | None:
     """Images of ``mini-imagenet-cache-SPLIT.pkl``: an array and the rows of every class."""
-    paths = {split: root / f"mini-imagenet-cache-{split}.pkl" for split in SPLITS}
-    paths = {split: path for split, path in paths.items() if path.is_file()}
+    paths = _present(root, "mini-imagenet-cache-{}.pkl")
     if not paths:
         return None
     records: list[ImageRecord] = []
@@ -80,8 +79,7 @@ def find_mini_pickles(root: Path) -> Found | None:
 
 def find_tiered_pickles(root: Path) -> Found | None:
     """Images of ``SPLIT_images_png.pkl`` (encoded) with the labels of ``SPLIT_labels.pkl``."""
-    paths = {split: root / f"{split}_images_png.pkl" for split in SPLITS}
-    paths = {split: path for split, path in paths.items() if path.is_file()}
+    paths = _present(root, "{}_images_png.pkl")
     if not paths:
         return None
     records: list[ImageRecord] = []
@@ -95,6 +93,12 @@ def find_tiered_pickles(root: Path) -> Found | None:
             location = ArrayLocation(f"{path}[{row}]", np.ravel(image))
             records.append(ImageRecord(name, f"{row:08d}", location))
     return Found("tiered-imagenet pickles", records, split_of_class)
+
+
+def _present(root: Path, pattern: str) -> dict[str, Path]:
+    """Files of the splits that are there, by split."""
+    paths = {split: root / pattern.format(split) for split in SPLITS}
+    return {split: path for split, path in paths.items() if path.is_file()}
 
 
 def _tiered_labels(root: Path, split: str) -> list[str]:

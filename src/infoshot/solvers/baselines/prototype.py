@@ -7,8 +7,18 @@ It never looks at the queries together, so it is right for a single query and fo
 balance. Cost: one product, 2 \|Q\| K d operations. It is the row "CE" of the paper's TIM-ADM
 ablation, and with features centred on the base classes' mean it is SimpleShot.
 
+With a shrinkage each mean of :math:`n_k` examples is pulled towards the mean of all of them,
+
+.. math:: s_k = \frac{n_k w_k + \kappa m}{n_k + \kappa}, \qquad m = \frac1K \sum_k w_k,
+
+since a mean of few examples is farther out than its class: with :math:`\kappa` the variance within
+classes over that between them, :math:`s_k` is the best linear estimate. Without it a class whose
+example happens to lie near the middle attracts the queries of the others. That is the method
+``shrunken-prototype``.
+
 References: J. Snell, K. Swersky, R. Zemel. Prototypical Networks for Few-shot Learning. NIPS 2017.
-Y. Wang, W.-L. Chao, K. Q. Weinberger, L. van der Maaten. SimpleShot. 2019.
+Y. Wang, W.-L. Chao, K. Q. Weinberger, L. van der Maaten. SimpleShot. 2019. B. Efron, C. Morris.
+Stein's estimation rule and its competitors. JASA 1973.
 """
 
 from dataclasses import dataclass
@@ -17,7 +27,12 @@ from typing import final
 from torch import Tensor
 
 from infoshot.solvers.base import Solver, State
-from infoshot.solvers.objective import class_means, log_posterior, support_cross_entropy
+from infoshot.solvers.objective import (
+    class_means,
+    class_rows,
+    log_posterior,
+    support_cross_entropy,
+)
 from infoshot.types import TaskBatch
 
 
@@ -29,15 +44,20 @@ class _PrototypeState(State):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Prototype(Solver[_PrototypeState]):
-    """Nearest class mean.
+    r"""Nearest class mean.
 
     Parameters
     ----------
+    shrinkage
+        :math:`\kappa`, how many examples the mean of all classes counts for. On our features of
+        mini-ImageNet's validation classes the variance within classes is 3.3 times that between
+        them, and all values from 2 to 8 are equally good.
     temperature
         Factor on the squared distance in the posterior; larger is sharper. It changes the
         probabilities, never the labels.
     """
 
+    shrinkage: float = 0.0
     temperature: float = 15.0
 
     @property
@@ -51,8 +71,12 @@ class Prototype(Solver[_PrototypeState]):
         return
 
     def init(self, task: TaskBatch) -> _PrototypeState:
-        """Take the class means."""
+        """Take the class means, pulled together if asked for."""
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
+        if self.shrinkage:
+            n_shots = class_rows(task.y_sup, task.n_way, weights.dtype).sum(-1, keepdim=True)
+            common = weights.mean(1, keepdim=True)
+            weights = common + (weights - common) * (n_shots / (n_shots + self.shrinkage))
         return _PrototypeState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
 
     def step(self, task: TaskBatch, state: _PrototypeState) -> _PrototypeState:
