@@ -61,6 +61,17 @@ def test_features_do_not_depend_on_their_neighbours(root, checkpoint):
     assert torch.equal(extract_features(part, checkpoint, Extraction(batch_size=4)), whole[4:7])
 
 
+def test_network_sees_batches_of_one_size_only(root, checkpoint):
+    """Kernels, and so roundings, may be chosen by the size of the batch."""
+    seen = []
+    hook = checkpoint.backbone.register_forward_pre_hook(lambda _, x: seen.append(len(x[0])))
+    extract_features(
+        open_dataset("folder", root).split("test"), checkpoint, Extraction(batch_size=4)
+    )
+    hook.remove()
+    assert seen == [4, 4, 4]
+
+
 def test_progress_counts_real_images(root, checkpoint):
     split, seen = open_dataset("folder", root).split("test"), []
     extract_features(split, checkpoint, Extraction(batch_size=4), on_progress=seen.append)
