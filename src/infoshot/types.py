@@ -131,6 +131,12 @@ class Solution:
         A :class:`Status` per task, shape ``(task,)``.
     n_steps
         Steps taken per task, shape ``(task,)``.
+    outlier_scores
+        How little each query belongs to any of the classes, shape ``(task, query)``; larger is
+        stranger. One minus the largest probability for methods without a score of their own.
+    notes
+        For every task what a user should know of its solve, in words; empty if the method has
+        nothing to say.
     trace
         The course of the solve, if it was asked for.
     """
@@ -139,6 +145,8 @@ class Solution:
     prototypes: Tensor
     status: Tensor
     n_steps: Tensor
+    outlier_scores: Tensor
+    notes: tuple[str, ...] = ()
     trace: Trace | None = None
 
     def __repr__(self) -> str:

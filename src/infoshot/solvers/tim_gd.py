@@ -14,7 +14,7 @@ result depends on the axes of the feature space and the descent cannot move into
 samples, as TIM-ADM's does. Prefer TIM-ADM unless you need this very descent. Losses are summed over
 tasks, so a batch is exactly a loop over its tasks.
 
-Reference: [Boudiaf2020]_ in ``objective.py``; D. P. Kingma, J. Ba. Adam. ICLR 2015.
+Reference: [Boudiaf2020]_ in ``objective.py``; Adam as in ``adam.py``.
 """
 
 import math
@@ -24,7 +24,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from infoshot.solvers.base import State
+from infoshot.solvers.adam import AdamState
 from infoshot.solvers.objective import (
     class_logits,
     class_means,
@@ -34,18 +34,12 @@ from infoshot.solvers.objective import (
 from infoshot.solvers.tim import TimSolver
 from infoshot.types import TaskBatch
 
-_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # Adam's recommended values, as in the paper
 
-
-@dataclass(eq=False)
-class _GdState(State):
-    weights: Tensor  # [task, class, dim]
+@dataclass(eq=False, kw_only=True)
+class _GdState(AdamState):
     z: Tensor  # support and queries, [task, sample, dim]
     y: Tensor  # one-hot support labels, [task, class, support]
-    mean: Tensor  # Adam's running mean of the gradient
-    square: Tensor  # and of its square
     log_prior: Tensor | None  # [task, class, 1]
-    step: int
 
 
 @final
@@ -83,22 +77,12 @@ class TimGd(TimSolver[_GdState]):
             weights=weights,
             z=torch.cat((task.z_sup, task.z_qry), dim=1),
             y=class_rows(task.y_sup, task.n_way, weights.dtype),
-            mean=torch.zeros_like(weights),
-            square=torch.zeros_like(weights),
             log_prior=self.log_prior(task),
-            step=0,
         )
 
     def step(self, task: TaskBatch, state: _GdState) -> _GdState:
         """One step of Adam along the gradient."""
-        gradient = self._gradient(task, state)
-        state.step += 1
-        state.mean.lerp_(gradient, 1 - _BETA1)
-        state.square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
-        # The bias corrections of both means, moved into the step size and epsilon.
-        root = math.sqrt(1 - _BETA2**state.step)
-        rate = self.learning_rate * root / (1 - _BETA1**state.step)
-        state.weights.addcdiv_(state.mean, state.square.sqrt().add_(_EPSILON * root), value=-rate)
+        state.descend(self._gradient(task, state), self.learning_rate)
         return state
 
     def log_posterior(self, task: TaskBatch, state: _GdState) -> Tensor:

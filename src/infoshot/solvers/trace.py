@@ -9,7 +9,6 @@ from torch import Tensor
 
 from infoshot.solvers.objective import (
     conditional_entropy,
-    log_posterior,
     marginal_entropy,
     support_cross_entropy,
 )
@@ -57,8 +56,7 @@ class TraceRecorder:
     def __call__(self, event: StepEvent) -> None:
         """Take down one step."""
         solver, task = event.solver, event.task
-        w = event.prototypes()
-        log_p_sup = log_posterior(task.z_sup, w, solver.temperature)
+        log_p_sup = solver.classify(task.z_sup, event.prototypes())
         log_p_qry = event.log_posterior()
         terms = (
             support_cross_entropy(log_p_sup, task.y_sup),

@@ -31,7 +31,6 @@ from infoshot.solvers.objective import (
     class_means,
     class_rows,
     log_posterior,
-    support_cross_entropy,
 )
 from infoshot.types import TaskBatch
 
@@ -60,16 +59,6 @@ class Prototype(Solver[_PrototypeState]):
     shrinkage: float = 0.0
     temperature: float = 15.0
 
-    @property
-    def n_steps(self) -> int:
-        """Return 0: nothing is iterated."""
-        return 0
-
-    @property
-    def tolerance(self) -> None:
-        """Return ``None``: nothing is iterated."""
-        return
-
     def init(self, task: TaskBatch) -> _PrototypeState:
         """Take the class means, pulled together if asked for."""
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
@@ -79,10 +68,6 @@ class Prototype(Solver[_PrototypeState]):
             weights = common + (weights - common) * (n_shots / (n_shots + self.shrinkage))
         return _PrototypeState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
 
-    def step(self, task: TaskBatch, state: _PrototypeState) -> _PrototypeState:
-        """Return the state: there is nothing to improve."""
-        return state
-
     def log_posterior(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
         return log_posterior(task.z_qry, self.prototypes(task, state), self.temperature)
@@ -90,11 +75,3 @@ class Prototype(Solver[_PrototypeState]):
     def prototypes(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
         """Class means, shape ``(task, class, dim)``."""
         return state.weights
-
-    def loss(self, task: TaskBatch, log_p_sup: Tensor, log_p_qry: Tensor) -> Tensor:
-        """Return the support cross-entropy, shape ``(task,)``."""
-        return support_cross_entropy(log_p_sup, task.y_sup)
-
-    def working_set(self, task: TaskBatch) -> int:
-        """Count the features."""
-        return (task.n_sup + task.n_qry + task.n_way) * task.dim

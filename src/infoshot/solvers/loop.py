@@ -1,0 +1,237 @@
+"""``solve``, the only loop over steps.
+
+It cuts a batch into chunks that stay in cache, runs them on all cores, counts steps, stops tasks
+that no longer move, and says how each task ended.
+"""
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infoshot import checks
+from infoshot.errors import InvalidArgumentError, NonFiniteWarning
+from infoshot.parallel import chunk_ranges, map_chunks
+from infoshot.solvers.base import Solver, StateT
+from infoshot.solvers.trace import StepEvent, StepHook, TraceRecorder
+from infoshot.types import Solution, Status, TaskBatch
+
+# What a step touches should stay in a core's share of the cache; on a GPU it should fill the chip.
+# The features of a chunk are copied once, so they are bounded too.
+WORKING_SET_BYTES = {"cpu": 8 * 2**20, "cuda": 2 * 2**30}
+MOST_FEATURE_BYTES = {"cpu": 128 * 2**20, "cuda": 4 * 2**30}
+MOST_TASKS_PER_CHUNK = {"cpu": 128, "cuda": 16384}
+
+
+def solve(
+    solver: Solver[Any],
+    tasks: TaskBatch,
+    *,
+    record_trace: bool = False,
+    on_step: StepHook | None = None,
+    n_threads: int | None = None,
+    chunk_size: int | None = None,
+    validate: bool = True,
+) -> Solution:
+    """Classify the queries of every task in the batch.
+
+    Parameters
+    ----------
+    solver
+        The method, e.g. ``TimAdm()``.
+    tasks
+        Support, labels and queries; tensors (any device, any floating dtype) or NumPy arrays.
+        Float16 and bfloat16 are solved in float32.
+    record_trace
+        Keep the terms of the objective and the time of every step in ``Solution.trace``.
+    on_step
+        Called with a ``StepEvent`` at the start and after every step; its time is not counted.
+    n_threads
+        Threads that take chunks of tasks, one core each. ``None``: as many as PyTorch uses on a
+        CPU, one on other devices. Traces and hooks use one. Results do not depend on it, except
+        for the rounding of a single chunk, which uses the threads inside its products.
+    chunk_size
+        Tasks solved together. ``None``: as many as keep a step in cache.
+    validate
+        Check the tasks first; switch off in hot loops over data already checked.
+
+    Raises
+    ------
+    InvalidArgumentError, ShapeError
+        If the tasks or the solver's hyperparameters are not usable.
+
+    Examples
+    --------
+    >>> from infoshot import Prototype, TaskBatch, solve
+    >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> tasks = TaskBatch(z_sup, torch.tensor([[0, 1]]), torch.tensor([[[0.9, 0.1]]]), n_way=2)
+    >>> solve(Prototype(), tasks).probabilities.argmax(-1)
+    tensor([[0]])
+    """
+    if not isinstance(solver, Solver):
+        raise InvalidArgumentError(f"solver must be a solver, such as TimAdm(); got {solver!r}.")
+    if validate:
+        tasks = checks.checked_tasks(tasks)
+    solver.validate(tasks.n_way)
+    recorder = TraceRecorder(len(tasks), solver.n_steps) if record_trace else None
+    hooks = [hook for hook in (recorder, on_step) if hook is not None]
+    if n_threads is None:
+        n_threads = torch.get_num_threads() if tasks.z_sup.device.type == "cpu" else 1
+    checks.at_least("n_threads", n_threads, 1)
+    chunk_size = tasks_per_chunk(solver, tasks) if chunk_size is None else chunk_size
+    checks.at_least("chunk_size", chunk_size, 1)
+    solution = _join(
+        map_chunks(
+            lambda chunk: _solve_chunk(solver, tasks[chunk.start : chunk.stop], chunk.start, hooks),
+            chunk_ranges(len(tasks), chunk_size),
+            n_threads=1 if hooks else n_threads,
+        )
+    )
+    _warn_if_not_finite(solution)
+    if recorder is not None:
+        solution = dataclasses.replace(solution, trace=recorder.trace(solution.n_steps))
+    return solution
+
+
+def tasks_per_chunk(solver: Solver[Any], tasks: TaskBatch) -> int:
+    """How many tasks of this shape to solve together so that a step stays in cache."""
+    device = "cpu" if tasks.z_sup.device.type == "cpu" else "cuda"
+    item_size = max(tasks.z_sup.element_size(), 4)
+    feature_bytes = (tasks.n_sup + tasks.n_qry) * tasks.dim * item_size
+    return max(
+        1,
+        min(
+            WORKING_SET_BYTES[device] // (solver.working_set(tasks) * item_size),
+            MOST_FEATURE_BYTES[device] // feature_bytes,
+            MOST_TASKS_PER_CHUNK[device],
+        ),
+    )
+
+
+@torch.inference_mode()
+def _solve_chunk(
+    solver: Solver[StateT], task: TaskBatch, first_id: int, hooks: Sequence[StepHook]
+) -> Solution:
+    """Solve tasks that are few enough to be solved together."""
+    dtype = task.z_sup.dtype
+    if dtype.itemsize < 4:
+        task = dataclasses.replace(task, z_sup=task.z_sup.float(), z_qry=task.z_qry.float())
+    ids = torch.arange(first_id, first_id + len(task))
+    ended: list[tuple[Tensor, Solution]] = []
+    state = _watch(partial(solver.init, task), solver, 0, task, ids, hooks)
+    for step in range(1, solver.n_steps + 1):
+        before = state.posterior
+        state = _watch(partial(solver.step, task, state), solver, step, task, ids, hooks)
+        if solver.tolerance is None:
+            continue
+        still = (state.posterior - before).abs().amax((1, 2)) <= solver.tolerance
+        if still.any():
+            part = _finish(solver, task[still], state.select(still), step, Status.CONVERGED)
+            ended.append((ids[still.cpu()], part))
+            task, state, ids = task[~still], state.select(~still), ids[~still.cpu()]
+            if not len(ids):
+                break
+    if len(ids):
+        part = _finish(solver, task, state, solver.n_steps, Status.RAN_ALL_STEPS)
+        ended.append((ids, part))
+    return _in_order(ended, dtype)
+
+
+def _watch(
+    action: Callable[[], StateT],
+    solver: Solver[StateT],
+    step: int,
+    task: TaskBatch,
+    ids: Tensor,
+    hooks: Sequence[StepHook],
+) -> StateT:
+    """Take one step; where somebody looks on, time it and tell them."""
+    if not hooks:
+        return action()
+    start = _now(task.z_sup.device)
+    state = action()
+    event = StepEvent(step, ids, _now(task.z_sup.device) - start, solver, task, state)
+    with torch.inference_mode(False):
+        for hook in hooks:
+            hook(event)
+    return state
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _finish(
+    solver: Solver[StateT], task: TaskBatch, state: StateT, steps: int, status: Status
+) -> Solution:
+    """Read the answer off the last state."""
+    log_p = solver.log_posterior(task, state)
+    probabilities = log_p.exp()
+    prototypes = solver.prototypes(task, state)
+    outlier_scores = solver.outlier_scores(task, state)
+    if outlier_scores is None:
+        outlier_scores = -log_p.amax(-1).expm1()
+    finite = probabilities.isfinite().all(-1).all(-1) & prototypes.isfinite().all(-1).all(-1)
+    return Solution(
+        probabilities,
+        prototypes,
+        status=torch.where(finite.cpu(), int(status), int(Status.NON_FINITE)),
+        n_steps=torch.full((len(task),), steps),
+        outlier_scores=outlier_scores,
+        notes=solver.notes(task, state),
+    )
+
+
+def _in_order(parts: list[tuple[Tensor, Solution]], dtype: torch.dtype) -> Solution:
+    """Join the parts of a chunk that ended at different steps, in the order of their tasks."""
+    whole = parts[0][1]
+    if len(parts) > 1:
+        whole = _join(part for _, part in parts)
+        order = torch.cat([ids for ids, _ in parts]).argsort()
+        place = order.to(whole.probabilities.device)
+        whole = Solution(
+            whole.probabilities[place],
+            whole.prototypes[place],
+            whole.status[order],
+            whole.n_steps[order],
+            whole.outlier_scores[place],
+            tuple(whole.notes[i] for i in order) if whole.notes else (),
+        )
+    return dataclasses.replace(
+        whole,
+        probabilities=whole.probabilities.to(dtype),
+        prototypes=whole.prototypes.to(dtype),
+        outlier_scores=whole.outlier_scores.to(dtype),
+    )
+
+
+def _join(parts: Iterable[Solution]) -> Solution:
+    """Join solutions along the task axis."""
+    parts = list(parts)
+    return Solution(
+        torch.cat([part.probabilities for part in parts]),
+        torch.cat([part.prototypes for part in parts]),
+        torch.cat([part.status for part in parts]),
+        torch.cat([part.n_steps for part in parts]),
+        torch.cat([part.outlier_scores for part in parts]),
+        tuple(note for part in parts for note in part.notes),
+    )
+
+
+def _warn_if_not_finite(solution: Solution) -> None:
+    bad = (solution.status == Status.NON_FINITE).nonzero().flatten().tolist()
+    if bad:
+        warnings.warn(
+            f"{len(bad)} of {len(solution.status)} tasks went non-finite (the first is task "
+            f"{bad[0]}): features so large that their squares overflow, or a temperature too high; "
+            "their probabilities are not numbers.",
+            NonFiniteWarning,
+            stacklevel=3,
+        )
