@@ -54,3 +54,21 @@ def tim_gd(tasks, n_steps=1000):
         loss.backward()
         adam.step()
     return _logits(tasks.z_qry, w.detach()).softmax(-1)
+
+
+def alpha_tim(tasks, n_steps=1000, a=7.0):
+    """Gradient descent with Tsallis entropies through autograd."""
+    y, w = _start(tasks.z_sup, tasks.y_sup, tasks.n_way)
+    w.requires_grad_()
+    adam = torch.optim.Adam([w], lr=1e-4)
+    for _ in range(n_steps):
+        log_s = _logits(tasks.z_sup, w).log_softmax(-1)
+        p_q = _logits(tasks.z_qry, w).softmax(-1)
+        cross = -(y * log_s).sum(-1).mean(1)
+        marginal = (1 - (p_q.mean(1) ** a).sum(-1)) / (a - 1)
+        conditional = ((1 - (p_q**a).sum(-1)) / (a - 1)).mean(1)
+        loss = (cross - marginal + conditional).sum()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return _logits(tasks.z_qry, w.detach()).softmax(-1)

@@ -20,6 +20,18 @@ def easyfsl_tim(tasks, n_steps):
         model(z_qry)
 
 
+def easyfsl_method(name, tasks):
+    """One of its other methods over a batch, one task at a time; the scores of all tasks."""
+    import easyfsl.methods
+
+    scores = []
+    for z_sup, y_sup, z_qry in zip(tasks.z_sup, tasks.y_sup, tasks.z_qry, strict=True):
+        model = getattr(easyfsl.methods, name)(torch.nn.Identity())
+        model.process_support_set(z_sup, y_sup)
+        scores.append(model(z_qry))
+    return torch.stack(scores)
+
+
 def install_torchvision_stub():
     """Put the stub where ``import torchvision`` finds it."""
     names = (

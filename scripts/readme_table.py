@@ -3,12 +3,10 @@
 python scripts/readme_table.py
 """
 
-import json
 import re
 from pathlib import Path
 
-from infoshot.benchmark import result_table
-from infoshot.types import ResultRow
+from infoshot.benchmark import result_table, rows_from_json
 
 ROOT = Path(__file__).parents[1]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -20,7 +18,7 @@ def filled(readme: str) -> str:
 
 
 def _table(path: Path) -> str:
-    header, cells = result_table([ResultRow(**row) for row in json.loads(path.read_text())])
+    header, cells = result_table(rows_from_json(path.read_text()))
     lines = [header, ["---"] * len(header), *cells]
     return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
 

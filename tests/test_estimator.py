@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from infoshot import DataError, InvalidArgumentError, TaskBatch, TimAdm, TIMClassifier, solve
+from infoshot.solvers import METHODS
 
 EXPECTED_FAILURES = {
     # Its labels are -1 and 1, and -1 means unlabelled here, as in sklearn.semi_supervised.
@@ -21,7 +22,7 @@ EXPECTED_FAILURES = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scikit-learn's own casts in two checks
 @parametrize_with_checks(
-    [TIMClassifier(), TIMClassifier(method="tim-gd", n_steps=50)],
+    [TIMClassifier(), TIMClassifier(method="tim-adm"), TIMClassifier(method="tim-gd", n_steps=50)],
     expected_failed_checks=lambda _: EXPECTED_FAILURES,
 )
 def test_scikit_learn_contract(estimator, check):
@@ -40,8 +41,8 @@ def digits():
 
 def test_labels_digits_better_than_prototypes(digits):
     X, y, truth = digits
-    tim = TIMClassifier().fit(X, y)
-    prototype = TIMClassifier().fit(X[y >= 0], y[y >= 0])
+    tim = TIMClassifier(method="tim-adm").fit(X, y)
+    prototype = TIMClassifier(method="tim-adm").fit(X[y >= 0], y[y >= 0])
     unlabelled = y == -1
     transduced = accuracy_score(truth[unlabelled], tim.transduction_[unlabelled])
     assert transduced > accuracy_score(truth[unlabelled], prototype.predict(X[unlabelled])) + 0.02
@@ -56,7 +57,7 @@ def test_is_the_solver_on_normalised_rows(digits):
     z = torch.from_numpy(X / np.linalg.norm(X, axis=1, keepdims=True))
     sup, qry = z[y >= 0][None], z[y < 0][None]
     expected = solve(TimAdm(), TaskBatch(sup, torch.from_numpy(y[y >= 0])[None], qry, 10))
-    fitted = TIMClassifier().fit(X, y)
+    fitted = TIMClassifier(method="tim-adm").fit(X, y)
     np.testing.assert_allclose(
         fitted.label_distributions_[y < 0], expected.probabilities[0], atol=1e-9
     )
@@ -80,7 +81,7 @@ def test_without_unlabelled_rows_it_is_the_nearest_prototype(digits):
     nearest = ((z[:, None] - means) ** 2).sum(-1).argmin(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = TIMClassifier().fit(X[known], y[known])
+        fitted = TIMClassifier(method="tim-adm").fit(X[known], y[known])
     assert (fitted.predict(X) == nearest).all()
     assert fitted.n_iter_ == 0
     np.testing.assert_allclose(fitted.prototypes_, means)
@@ -98,8 +99,8 @@ def test_string_labels_take_none_as_unlabelled(digits):
 def test_class_prior_moves_the_balance(digits):
     X, y, _ = digits
     few = np.isin(y, [0, 1]) | (y == -1)
-    uniform = TIMClassifier().fit(X[few], y[few])
-    skewed = TIMClassifier(class_prior=[0.9, 0.1]).fit(X[few], y[few])
+    uniform = TIMClassifier(method="tim-adm").fit(X[few], y[few])
+    skewed = TIMClassifier(method="tim-adm", class_prior=[0.9, 0.1]).fit(X[few], y[few])
     assert (skewed.transduction_ == 0).sum() > (uniform.transduction_ == 0).sum() + 100
 
 
@@ -108,15 +109,18 @@ def test_few_unlabelled_rows_are_warned_about(digits):
     known = np.flatnonzero(y >= 0)
     rows = np.concatenate([known, np.flatnonzero(y < 0)[:29]])
     with pytest.warns(UserWarning, match=r"29 unlabelled samples for 10 classes are fewer than three per class"):  # fmt: skip
-        TIMClassifier().fit(X[rows], y[rows])
+        TIMClassifier(method="tim-adm").fit(X[rows], y[rows])
+    few = rows[:60]
+    assert TIMClassifier().fit(X[few], y[few]).note_.startswith("10 queries for 10 classes are too")
 
 
 def test_running_out_of_steps_is_warned_about(digits):
     X, y, _ = digits
     with pytest.warns(ConvergenceWarning, match=r"tim-adm ran all 4 steps without reaching"):
-        fitted = TIMClassifier(n_steps=4, tolerance=1e-9).fit(X, y)
+        fitted = TIMClassifier(method="tim-adm", n_steps=4, tolerance=1e-9).fit(X, y)
     assert fitted.n_iter_ == 4
-    assert TIMClassifier(n_steps=500, tolerance=0.05).fit(X, y).n_iter_ < 100
+    quick = TIMClassifier(method="tim-adm", n_steps=500, tolerance=0.05).fit(X, y)
+    assert quick.n_iter_ < 100
 
 
 def test_zero_rows_stay_zero_with_a_warning(digits):
@@ -138,7 +142,7 @@ def test_saved_and_loaded_it_says_the_same(digits, kind, tmp_path):
     X, y, _ = digits
     if kind == "strings":
         y = np.array([str(label) if label >= 0 else None for label in y], dtype=object)
-    fitted = TIMClassifier(temperature=20.0, class_prior=np.ones(10)).fit(X, y)
+    fitted = TIMClassifier(method="tim-adm", temperature=20.0, class_prior=np.ones(10)).fit(X, y)
     fitted.save(tmp_path / "clf.safetensors")
     loaded = TIMClassifier.load(tmp_path / "clf.safetensors")
     assert loaded.get_params()["temperature"] == 20.0
@@ -173,10 +177,12 @@ def test_saving_before_fitting_is_refused(tmp_path):
 BAD = {
     "one class": ({}, [0, 0, -1, -1], "at least two classes; got 1 class "),
     "all unlabelled": ({}, [-1, -1, -1, -1], "at least two classes; got 0 classes"),
-    "unknown method": ({"method": "tim"}, [0, 1, -1, -1], "method must be one of 'tim-adm', 'tim-gd', 'prototype'"),
+    "unknown method": ({"method": "tim"}, [0, 1, -1, -1], "Unknown method 'tim'"),
+    "method without weights": ({"method": "pt-map"}, [0, 1, -1, -1], "method 'pt-map' leaves no class weights for new samples"),
+    "setting of another method": ({"class_prior": [1, 1]}, [0, 1, -1, -1], "class_prior is not a setting of the method 'tim-auto'; these have it:"),
     "no steps": ({"n_steps": 0}, [0, 1, -1, -1], "n_steps must be a whole number of at least 1"),
     "negative temperature": ({"temperature": -1.0}, [0, 1, 0, 1], "temperature must be a finite number above 0"),
-    "prior of wrong length": ({"class_prior": [1, 1, 1]}, [0, 1, -1, -1], "class_prior must hold one weight for each of the 2"),
+    "prior of wrong length": ({"method": "tim-adm", "class_prior": [1, 1, 1]}, [0, 1, -1, -1], "class_prior must hold one weight for each of the 2"),
 }  # fmt: skip
 
 
@@ -262,4 +268,37 @@ def test_learning_rate_reaches_gradient_descent(digits):
 
 def test_prior_of_wrong_length_is_refused_without_unlabelled_rows():
     with pytest.raises(ValueError, match="class_prior must hold one weight for each of the 2"):
-        TIMClassifier(class_prior=[1, 1, 1]).fit(np.eye(4), [0, 1, 0, 1])
+        TIMClassifier(method="tim-adm", class_prior=[1, 1, 1]).fit(np.eye(4), [0, 1, 0, 1])
+
+
+INDUCTIVE = [name for name, method in METHODS.items() if method.inductive]
+
+
+@pytest.mark.parametrize("method", INDUCTIVE)
+def test_every_method_that_leaves_class_weights_can_be_chosen(digits, method, tmp_path):
+    X, y, truth = digits
+    fitted = TIMClassifier(method=method).fit(X, y)
+    new, old = slice(0, None, 7), y == -1
+    assert accuracy_score(truth[new], fitted.predict(X[new])) > 0.7
+    assert np.isfinite(fitted.outlier_scores_[old]).all()
+    assert np.isnan(fitted.outlier_scores_[~old]).all()
+    fitted.save(tmp_path / "clf")
+    loaded = TIMClassifier.load(tmp_path / "clf")
+    np.testing.assert_array_equal(loaded.predict_proba(X[new]), fitted.predict_proba(X[new]))
+    np.testing.assert_array_equal(loaded.outlier_scores_, fitted.outlier_scores_)
+    assert loaded.note_ == fitted.note_
+
+
+def test_default_is_safe_where_one_class_is_most_of_the_pile(digits):
+    X, y, truth = digits
+    rows = np.flatnonzero((y >= 0) | np.isin(truth, [3]))  # every unlabelled digit is a three
+    unlabelled = y[rows] == -1
+
+    def share_of_threes(method):
+        fitted = TIMClassifier(method=method).fit(X[rows], y[rows])
+        return (fitted.transduction_[unlabelled] == 3).mean(), fitted.note_
+
+    auto, note = share_of_threes("tim-auto")
+    assert auto > share_of_threes("prototype")[0]
+    assert share_of_threes("tim-adm")[0] < 0.3 < 0.8 < auto
+    assert "uneven" in note

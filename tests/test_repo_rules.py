@@ -46,8 +46,8 @@ def test_nothing_is_called_utils():
 def test_public_names_are_these():
     assert sorted(infoshot.__all__) == [
         "DataError", "FeatureTable", "InfoshotError", "InvalidArgumentError", "Prototype",
-        "ShapeError", "Solution", "Status", "TIMClassifier", "TaskBatch", "TimAdm", "TimGd",
-        "Trace", "__version__", "solve",
+        "ShapeError", "Solution", "Status", "TIMClassifier", "TaskBatch", "TimAdm", "TimAuto",
+        "TimGd", "Trace", "__version__", "solve",
     ]  # fmt: skip
     assert all(hasattr(infoshot, name) for name in infoshot.__all__)
 

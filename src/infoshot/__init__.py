@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from infoshot.errors import DataError, InfoshotError, InvalidArgumentError, ShapeError
-from infoshot.solvers import Prototype, TimAdm, TimGd, solve
+from infoshot.solvers import Prototype, TimAdm, TimAuto, TimGd, solve
 from infoshot.types import FeatureTable, Solution, Status, TaskBatch, Trace
 from infoshot.version import __version__
 
@@ -22,6 +22,7 @@ __all__ = [
     "TIMClassifier",
     "TaskBatch",
     "TimAdm",
+    "TimAuto",
     "TimGd",
     "Trace",
     "__version__",

@@ -67,6 +67,18 @@ def share_or_none(name: str, value: object) -> None:
         raise InvalidArgumentError(f"{name} must be above 0 and at most 1; got {value!r}.")
 
 
+def below_one(name: str, value: object) -> None:
+    """Require a number above 0 and below 1."""
+    if not (_is_number(value) and 0 < value < 1):
+        raise InvalidArgumentError(f"{name} must be above 0 and below 1; got {value!r}.")
+
+
+def share_below_one(name: str, value: object) -> None:
+    """Require a number of at least 0 and below 1."""
+    if not (_is_number(value) and 0 <= value < 1):
+        raise InvalidArgumentError(f"{name} must be at least 0 and below 1; got {value!r}.")
+
+
 def prior_or_none(name: str, value: object) -> None:
     """Require one finite weight above 0 per class, or ``None``."""
     if value is None:
@@ -101,7 +113,7 @@ def few_queries(n_qry: int, n_way: int) -> str | None:
     return (
         f"{n_qry} unlabelled samples for {n_way} classes are fewer than three per class, so the "
         "assumption that classes are about equally frequent among them means little; "
-        "the method 'prototype' does not need it."
+        "the method 'tim-auto' does not need it."
     )
 
 

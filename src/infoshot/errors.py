@@ -23,3 +23,7 @@ class MissingDependencyError(InfoshotError, ImportError):
 
 class NonFiniteWarning(RuntimeWarning):
     """A solve ended with values that are not finite."""
+
+
+class IsolatedWarning(UserWarning):
+    """Some queries are connected to no labelled sample, so that nothing is known of them."""

@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,44 +23,44 @@ from sklearn.utils.validation import (
 )
 
 from infoshot.atomic import write_atomically
-from infoshot.checks import few_queries, numeric_tensor, one_of
+from infoshot.checks import few_queries, numeric_tensor, one_of, unknown_name
 from infoshot.errors import DataError, InvalidArgumentError, NonFiniteWarning
 from infoshot.features import unit_length
-from infoshot.solvers import Prototype, TimAdm, TimGd, solve
-from infoshot.solvers.base import Solver
-from infoshot.solvers.objective import log_posterior
+from infoshot.solvers import METHODS, Prototype, Solver, solve
 from infoshot.types import Status, TaskBatch
 
 Array = NDArray[Any]
-_FORMAT = "infoshot.TIMClassifier/1"
+_FORMAT = "infoshot.TIMClassifier/2"
 
 
 class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classify many unlabelled samples from a few labelled ones, all of them together.
 
     Rows of ``X`` whose label is -1 (or ``None`` among string labels) are unlabelled. ``fit`` finds
-    class weights that classify the labelled rows rightly and the unlabelled ones confidently and in
-    balance: with as many rows of every class, or in the proportions of ``class_prior``. Without
-    unlabelled rows it is the nearest-prototype classifier.
+    class weights that classify the labelled rows rightly and the unlabelled ones confidently; how
+    frequent the classes are among these it decides from the features, unless another method is
+    chosen. Without unlabelled rows it is the nearest class mean.
 
-    Parameters that the chosen method does not have are not used.
+    Every parameter but ``method`` and ``normalize`` is a setting of the method: ``None`` leaves the
+    method's own default, a value for a setting that the method does not have is an error.
 
     Parameters
     ----------
     method
-        ``"tim-adm"`` (closed-form updates), ``"tim-gd"`` (gradient descent, slower) or
-        ``"prototype"`` (nearest class mean: looks at every sample by itself).
+        ``"tim-auto"`` (safe for any class balance), ``"tim-adm"`` (expects equally frequent
+        classes, or ``class_prior``), ``"prototype"`` (looks at every sample by itself), or any
+        other method of ``infoshot methods`` that classifies new samples.
     temperature
-        Factor on the squared distance in the posterior; larger is sharper.
+        Factor on similarities in the posterior; larger is sharper.
     cross_entropy_weight, marginal_entropy_weight, conditional_entropy_weight
-        Weights of the three terms of the objective; the defaults are the published ones.
+        Weights of the three terms of TIM's objective.
     class_prior
-        Expected share of each class among the unlabelled rows, in the order of ``classes_``.
-        ``None``: all equal.
+        Expected share of each class among the unlabelled rows, in the order of ``classes_``; for
+        tim-adm and tim-gd. ``None``: all equal.
     n_steps
-        Most steps. ``None``: the published number, 150 for tim-adm and 1000 for tim-gd.
+        Most steps.
     learning_rate
-        Step size of tim-gd; tim-adm has none.
+        Step size of the methods that descend on a gradient.
     tolerance
         Stop once no probability moved by more than this in a step. ``None``: run all steps.
     normalize
@@ -74,6 +74,11 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A label for every row of ``X``; labelled rows keep theirs.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
         Probabilities for every row of ``X``; labelled rows have all of it on their label.
+    outlier_scores_ : ndarray of shape (n_samples,)
+        How little each unlabelled row belongs to any class, larger is stranger; NaN for labelled
+        rows.
+    note_ : str
+        What the method decided about these rows and why, in words; empty if it says nothing.
     prototypes_ : ndarray of shape (n_classes, n_features)
         The learned class weights, which ``predict`` uses for new samples.
     n_iter_ : int
@@ -92,14 +97,14 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: Literal["tim-adm", "tim-gd", "prototype"] = "tim-adm",
-        temperature: float = 15.0,
-        cross_entropy_weight: float = 0.1,
-        marginal_entropy_weight: float = 1.0,
-        conditional_entropy_weight: float = 0.1,
+        method: str = "tim-auto",
+        temperature: float | None = None,
+        cross_entropy_weight: float | None = None,
+        marginal_entropy_weight: float | None = None,
+        conditional_entropy_weight: float | None = None,
         class_prior: Sequence[float] | None = None,
         n_steps: int | None = None,
-        learning_rate: float = 1e-4,
+        learning_rate: float | None = None,
         tolerance: float | None = None,
         normalize: bool = True,
     ) -> None:
@@ -145,9 +150,10 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.label_distributions_ = np.zeros((len(z), n_way), dtype=z.dtype)
         self.label_distributions_[np.flatnonzero(~unlabelled), encoded] = 1
-        self.label_distributions_[unlabelled] = self._solve(
-            z[~unlabelled], encoded, z[unlabelled], n_way
-        )
+        self.outlier_scores_ = np.full(len(z), np.nan, dtype=z.dtype)
+        posterior, scores = self._solve(z[~unlabelled], encoded, z[unlabelled], n_way)
+        self.label_distributions_[unlabelled] = posterior
+        self.outlier_scores_[unlabelled] = scores
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         return self
 
@@ -162,7 +168,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         w = numeric_tensor("prototypes_", self.prototypes_).unsqueeze(0)
         z = numeric_tensor("X", self._features(features)).to(w).unsqueeze(0)
-        probabilities: Array = log_posterior(z, w, self.temperature)[0].exp().numpy()
+        probabilities: Array = self._solver().classify(z, w)[0].exp().numpy()
         return probabilities
 
     def predict(self, X: ArrayLike) -> Array:
@@ -178,11 +184,13 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "classes": self.classes_.tolist(),
             "classes_dtype": self.classes_.dtype.str,
             "n_iter": self.n_iter_,
+            "note": self.note_,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
         tensors = {
             "prototypes": np.ascontiguousarray(self.prototypes_),
             "label_distributions": np.ascontiguousarray(self.label_distributions_),
+            "outlier_scores": np.ascontiguousarray(self.outlier_scores_),
         }
         metadata = {
             "format": _FORMAT,
@@ -205,6 +213,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     raise DataError(f"{path}: this file does not hold a saved TIMClassifier.")
                 prototypes = file.get_tensor("prototypes")
                 distributions = file.get_tensor("label_distributions")
+                scores = file.get_tensor("outlier_scores")
         except SafetensorError as error:
             raise DataError(
                 f"{path}: truncated, damaged or of another format ({error})."
@@ -217,17 +226,18 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if fitted["feature_names"]:
             classifier.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
         classifier.label_distributions_ = distributions
+        classifier.outlier_scores_, classifier.note_ = scores, fitted["note"]
         classifier.transduction_ = classifier.classes_[distributions.argmax(1)]
         return classifier
 
-    def _solve(self, z_sup: Array, y_sup: Array, z_qry: Array, n_way: int) -> Array:
-        """Find the class weights; return the probabilities of the unlabelled rows."""
+    def _solve(self, z_sup: Array, y_sup: Array, z_qry: Array, n_way: int) -> tuple[Array, Array]:
+        """Find the class weights; return probabilities and outlier scores of the unlabelled."""
         solver, n_qry = self._solver(), len(z_qry)
         solver.validate(n_way)
+        method = METHODS[self.method]
         if n_qry == 0:
-            # Prototypes do not depend on the queries; any row can stand in for the missing ones.
-            solver, z_qry = Prototype(temperature=self.temperature), z_sup[:1]
-        elif self.method != "prototype" and (warning := few_queries(n_qry, n_way)):
+            z_qry = z_sup[:1]  # stands in for the missing queries
+        elif method.expects_balance and (warning := few_queries(n_qry, n_way)):
             warnings.warn(warning, UserWarning, stacklevel=3)
         tasks = TaskBatch(
             numeric_tensor("X", z_sup).unsqueeze(0),
@@ -235,6 +245,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             numeric_tensor("X", z_qry).unsqueeze(0),
             n_way,
         )
+        if n_qry == 0 and method.transductive and solver.planned_steps(tasks) > 0:
+            solver = Prototype()  # where every such method starts from
         with warnings.catch_warnings():
             warnings.simplefilter("error", NonFiniteWarning)
             try:
@@ -253,27 +265,38 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        posterior: Array = solution.probabilities[0, :n_qry].numpy()
-        return posterior
+        self.note_ = solution.notes[0] if solution.notes and n_qry else ""
+        return (
+            solution.probabilities[0, :n_qry].numpy(),
+            solution.outlier_scores[0, :n_qry].numpy(),
+        )
 
     def _solver(self) -> Solver[Any]:
         """The solver with this estimator's parameters."""
-        one_of("method", self.method, ("tim-adm", "tim-gd", "prototype"))
-        if self.method == "prototype":
-            return Prototype(temperature=self.temperature)
-        settings: dict[str, Any] = {
-            "temperature": self.temperature,
-            "cross_entropy_weight": self.cross_entropy_weight,
-            "marginal_entropy_weight": self.marginal_entropy_weight,
-            "conditional_entropy_weight": self.conditional_entropy_weight,
-            "class_prior": self.class_prior,
-            "tolerance": self.tolerance,
+        allowed = [name for name, method in METHODS.items() if method.inductive]
+        if self.method in METHODS and self.method not in allowed:
+            raise InvalidArgumentError(
+                f"method '{self.method}' leaves no class weights for new samples, so it cannot be "
+                f"an estimator; use 'infoshot solve --method {self.method}', or one of: "
+                f"{', '.join(allowed)}."
+            )
+        if self.method not in allowed:
+            raise InvalidArgumentError(unknown_name("method", self.method, allowed))
+        method = METHODS[self.method]
+        given = self.get_params(deep=False)
+        settings = {
+            name: value
+            for name, value in given.items()
+            if name not in ("method", "normalize") and value is not None
         }
-        if self.n_steps is not None:
-            settings["n_steps"] = self.n_steps
-        if self.method == "tim-gd":
-            return TimGd(**settings, learning_rate=self.learning_rate)
-        return TimAdm(**settings)
+        for name in settings:
+            if name not in method.solver.settings():
+                having = [other for other in allowed if name in METHODS[other].solver.settings()]
+                raise InvalidArgumentError(
+                    f"{name} is not a setting of the method '{self.method}'; these have it: "
+                    f"{', '.join(having)}."
+                )
+        return method.solver.with_settings(**settings)
 
     def _features(self, X: Array) -> Array:
         """Rows as the solver takes them; rows without a direction stay zero."""

@@ -47,6 +47,10 @@ def check_output_follows_input(solver: Solver[Any], device: str = "cpu") -> None
         assert p.dtype == w.dtype == dtype, f"the dtype must stay {dtype}"
         assert p.device == tasks.z_sup.device, "the device must stay"
         assert solution.status.shape == solution.n_steps.shape == (len(tasks),)
+        scores = solution.outlier_scores
+        assert scores.shape == p.shape[:2], "outlier_scores: wrong shape"
+        assert scores.isfinite().all(), "outlier_scores must be finite"
+        assert len(solution.notes) in (0, len(tasks)), "notes: one for each task, or none"
         assert (p >= 0).all(), "probabilities must not be negative"
         error = (p.double().sum(-1) - 1).abs().max()
         assert error < rounding, f"rows must sum to one; off by {error}"

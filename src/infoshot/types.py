@@ -163,8 +163,11 @@ class Solution:
 class ResultRow:
     """One line of a benchmark: settings, accuracies in percent, calibration, time, environment.
 
-    ``macro`` is the accuracy averaged over classes, ``nll`` the negative log-likelihood in nats,
-    ``ece`` the expected calibration error in percent.
+    ``assumes`` is what the method takes for granted. ``macro`` is the accuracy averaged over
+    classes, ``nll`` the negative log-likelihood in nats, ``ece`` the expected calibration error in
+    percent; ``auroc``, with its interval and for open sets only, how well outlier scores tell
+    queries of no class from the others, in percent. ``memory_mb`` is what the run had in use at
+    once beside what was there before.
     """
 
     method: str
@@ -184,6 +187,10 @@ class ResultRow:
     features_digest: str
     settings: Mapping[str, Any]
     environment: Mapping[str, Any]
-    macro: float = math.nan  # rows that were written earlier do not have these
+    assumes: tuple[str, ...] = ()  # rows that were written earlier do not have these
+    macro: float = math.nan
     nll: float = math.nan
     ece: float = math.nan
+    auroc: float = math.nan
+    auroc_ci95: float = math.nan
+    memory_mb: float = math.nan

@@ -1,13 +1,17 @@
 import dataclasses
 import json
+import math
 
+import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 
 from infoshot import DataError, FeatureTable, InvalidArgumentError, TimAdm, solve
-from infoshot.benchmark import Protocol, result_table, rows_to_json, run_cell
+from infoshot.benchmark import Protocol, result_table, rows_from_json, rows_to_json, run_cell
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.data import TaskSpec, sample_tasks
+from infoshot.data.regimes import parse_regime
 from infoshot.features import prepare
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import METHODS
@@ -98,8 +102,41 @@ def test_table_has_a_line_per_method_and_a_column_per_shots(embedded):
         for method, shots, mean in (("a", 1, 50.0), ("a", 5, 70.0), ("b", 1, 60.0), ("b", 5, 80.0))
     ]
     header, cells = result_table(rows)
-    assert header == ["method", "ways", "tasks", "1-shot", "ms/task", "5-shot", "ms/task"]
-    assert cells[1] == ["b", "5", "10", "60.00 ± 0.50", "1.5", "80.00 ± 0.50", "1.5"]
+    assert header == [
+        "method",
+        "assumes",
+        "ways",
+        "tasks",
+        *["1-shot", "ms/task", "5-shot", "ms/task"],
+    ]
+    assert cells[1] == ["b", "nothing", "5", "10", "60.00 ± 0.50", "1.5", "80.00 ± 0.50", "1.5"]
+    rows = [dataclasses.replace(row, assumes=("base-mean", "balance"), auroc=60.0) for row in rows]
+    header, cells = result_table(rows)
+    assert header[4:7] == ["1-shot", "AUROC", "ms/task"]
+    assert cells[0][1] == "base-mean, balance"
+
+
+def test_rows_survive_json(embedded):
+    row = dataclasses.replace(_run(embedded, "tim-adm", n_tasks=10), assumes=["balance"])
+    read = rows_from_json(rows_to_json([row]))[0]
+    assert json.loads(rows_to_json([read])) == json.loads(rows_to_json([row]))
+    assert math.isnan(read.auroc)
+
+
+def test_rows_of_open_sets_have_the_area_of_outlier_scores(embedded):
+    spec = TaskSpec(n_shot=5, regime=parse_regime("open:25"))
+    row = run_cell(embedded, METHODS["oslo"], Protocol(spec=spec, n_tasks=60))
+    table = FeatureTable(prepare(embedded, "centred-l2"), embedded.labels)
+    tasks, labels = sample_tasks(table, spec, 60)
+    scores = solve(METHODS["oslo"].solver, tasks).outlier_scores
+    expected = np.mean([roc_auc_score(y < 0, s) for y, s in zip(labels, scores, strict=True)])
+    assert row.auroc == pytest.approx(100 * expected, abs=1e-3)
+    assert row.auroc_ci95 > 0
+
+
+def test_memory_of_a_row_is_what_a_chunk_needs(embedded):
+    small, large = (_run(embedded, "tim-adm", n_tasks=n, n_query=q) for n, q in ((2, 5), (64, 100)))
+    assert small.memory_mb + 5 < large.memory_mb < 2000
 
 
 def test_curve_starts_at_prototypes_and_ends_at_the_solution(embedded):

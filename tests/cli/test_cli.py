@@ -107,7 +107,8 @@ def test_solve_labels_the_unlabelled_rows(tmp_path, embedded):
     np.savez(path, features=embedded.features[rows].numpy(), labels=labels.numpy())
     result = run("solve", "--features", path, "--out", out, "--json", tmp_path / "s.json")
     assert result.exit_code == 0, result.output
-    assert "70 rows labelled from 10 with tim-adm" in result.output
+    assert "70 rows labelled from 10 with tim-auto" in result.output
+    assert "Rehearsals put" in result.output
     with out.open() as file:
         lines = list(csv.DictReader(file))
     assert [int(line["row"]) for line in lines] == [*range(5, 40), *range(45, 80)]
@@ -116,19 +117,23 @@ def test_solve_labels_the_unlabelled_rows(tmp_path, embedded):
     assert all(0.5 <= float(line["confidence"]) <= 1 for line in lines)
     summary = json.loads((tmp_path / "s.json").read_text())
     assert summary["labelled_now"] == sum(summary["classes"].values()) == 70
+    assert "balance weight" in summary["note"]
 
 
 def test_solve_warns_about_few_queries(tmp_path, embedded):
     labels = torch.tensor([0, 0, 1, 1, -1])
     write_features(tmp_path / "a.safetensors", FeatureTable(embedded.features[:5], labels))
     arguments = ("solve", "--features", tmp_path / "a.safetensors", "--out", tmp_path / "l.csv")
-    result = run(*arguments)
+    result = run(*arguments, "--method", "tim-adm")
     assert result.exit_code == 0
     assert (
         "Warning: 1 unlabelled samples for 2 classes are fewer than three per class"
         in result.stderr
     )
     assert not run(*arguments, "--method", "prototype").stderr
+    alone = run(*arguments)
+    assert not alone.stderr
+    assert "1 queries for 2 classes are too few to be judged together" in alone.output
 
 
 def test_solve_takes_any_class_name(tmp_path, embedded):
@@ -197,7 +202,11 @@ def test_methods_lists_assumptions(tmp_path):
     assert "learning_rate=0.0001" in result.output
     entries = {entry["method"]: entry for entry in json.loads((tmp_path / "m.json").read_text())}
     assert {"prototype", "simpleshot", "tim-adm", "tim-gd"} <= set(entries)
-    assert "class" in entries["tim-adm"]["assumes"]
+    assert entries["tim-adm"]["assumes"] == ["balance"]
+    assert entries["pt-map"]["assumes"] == ["class-counts"]
+    assert entries["simpleshot"]["assumes"] == ["base-mean"]
+    assert entries["tim-auto"]["assumes"] == []
+    assert "is given how many queries each class has" in " ".join(result.output.split())
     assert entries["tim-gd"]["settings"]["learning_rate"] == 1e-4
 
 
@@ -275,10 +284,11 @@ def test_installed_command_and_debug_anywhere(tmp_path):
 def test_demo_writes_a_figure_and_says_what_is_next(tmp_path, monkeypatch):
     monkeypatch.setattr("infoshot.cli.demo._TASKS", {"prototype": 50, "tim-adm": 50, "tim-gd": 2})
     monkeypatch.setattr("infoshot.cli.demo._CURVE_TASKS", 2)
+    monkeypatch.setattr("infoshot.cli.demo._SKEWED_TASKS", 20)
     result = run("demo", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "out" / "convergence.png").read_bytes().startswith(b"\x89PNG")
-    assert len(json.loads((tmp_path / "out" / "results.json").read_text())) == 6
+    assert len(json.loads((tmp_path / "out" / "results.json").read_text())) == 12
     assert "What to try next" in result.output
     (tmp_path / "file").touch()
     assert "cannot be made a folder" in run("demo", "--out", tmp_path / "file").stderr

@@ -7,6 +7,11 @@ import torch
 
 from infoshot import Prototype, TimAdm, TimGd
 from infoshot.solvers import METHODS, Solver
+from infoshot.solvers.alpha_tim import AlphaTim
+from infoshot.solvers.baselines.label_propagation import LabelPropagation
+from infoshot.solvers.baselines.laplacianshot import LaplacianShot
+from infoshot.solvers.baselines.pt_map import PtMap
+from infoshot.solvers.tim_auto import TimAuto
 from infoshot.testing import (
     CHECKS,
     check_bad_arguments_are_named,
@@ -28,9 +33,15 @@ SOLVERS = {
     "tim-adm, tolerance": TimAdm(tolerance=1e-4),
     "tim-gd, prior": TimGd(class_prior=(0.4, 0.3, 0.2, 0.1), n_steps=100),
     "tim-gd, tolerance": TimGd(tolerance=1e-4, n_steps=100),
+    "alpha-tim, a = 0.5": AlphaTim(tsallis_alpha=0.5, n_steps=100),
+    "laplacianshot, class means": LaplacianShot(rectify=False),
+    "label-propagation, published": LabelPropagation(n_neighbours=20, propagation=0.99),
+    "pt-map, prior": PtMap(class_prior=(0.4, 0.3, 0.2, 0.1)),
+    "tim-auto, not smoothed": TimAuto(smoothing=0.0),
 }
 
 
+@pytest.mark.filterwarnings("ignore::infoshot.errors.IsolatedWarning")  # features of length 1e6
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solver_keeps_the_contract(name, check):

@@ -37,3 +37,15 @@ def test_zero_row_of_a_table_is_said():
     table = FeatureTable(torch.zeros(2, 3), torch.tensor([0, 1]))
     with pytest.raises(DataError, match="got row 0"):
         prepare(table, "l2")
+
+
+def test_square_roots_are_taken_where_nothing_is_negative():
+    table = FeatureTable(torch.tensor([[9.0, 16.0], [4.0, 0.0]]), torch.tensor([0, 1]))
+    expected = torch.tensor([[0.6, 0.8], [1.0, 0.0005]])
+    torch.testing.assert_close(prepare(table, "power-l2"), expected, atol=1e-6, rtol=0)
+
+
+def test_negative_features_have_no_square_roots_and_that_is_said():
+    table = FeatureTable(torch.tensor([[3.0, -4.0], [4.0, 0.0]]), torch.tensor([0, 1]))
+    with pytest.warns(UserWarning, match=r"not negative; 1 values are, so the roots are left out"):
+        torch.testing.assert_close(prepare(table, "power-l2"), prepare(table, "l2"))

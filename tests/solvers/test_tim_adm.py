@@ -109,7 +109,7 @@ def test_q_step_minimises_the_adm_loss_when_columns_are_balanced():
     log_p = p.log()
     y_sup, log_p_sup = torch.tensor([[0]]), log_p[:, :1]
     weights = {"lam": 0.0, "beta": 1.0, "alpha": 0.1}
-    log_q = TimAdm()._update_assignments(log_p.mT.clone(), None).mT.log()
+    log_q = TimAdm()._update_assignments(log_p.mT.clone(), 0.5).mT.log()
     best = adm_loss(log_p_sup, y_sup, log_p, log_q, **weights)
     generator = torch.Generator().manual_seed(0)
     for _ in range(200):

@@ -1,6 +1,7 @@
 """Figures; a method has the same colour in all of them (Okabe and Ito, for every eye)."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,15 @@ from torch import Tensor
 
 from infoshot.benchmark.convergence import Curve
 from infoshot.metrics import mean_interval
+from infoshot.types import ResultRow
 
-_COLOURS = {"prototype": "#555555", "tim-adm": "#0072B2", "tim-gd": "#D55E00"}
+_COLOURS = {
+    "prototype": "#555555",
+    "tim-adm": "#0072B2",
+    "tim-gd": "#D55E00",
+    "tim-auto": "#009E73",
+}
+_OTHERS = "#999999"
 
 
 def plot_convergence(curves: Sequence[Curve], path: Path, title: str) -> None:
@@ -31,6 +39,80 @@ def plot_convergence(curves: Sequence[Curve], path: Path, title: str) -> None:
         axes.legend(frameon=False)
     figure.suptitle(title)
     figure.savefig(path, dpi=150)
+
+
+def plot_time(rows: Sequence[ResultRow], milliseconds: Mapping[str, float], path: Path) -> None:
+    """Accuracy of balanced and of skewed tasks against time per task, a point per method."""
+    from matplotlib.figure import Figure
+
+    regimes = list(dict.fromkeys(row.regime for row in rows))
+    figure = Figure(figsize=(6.5 * len(regimes), 5.5), layout="constrained")
+    panels = figure.subplots(1, len(regimes), squeeze=False)[0]
+    for axes, regime in zip(panels, regimes, strict=True):
+        of_panel = sorted((row for row in rows if row.regime == regime), key=lambda row: row.mean)
+        for row in of_panel:
+            x, colour = milliseconds[row.method], _COLOURS.get(row.method, _OTHERS)
+            axes.plot(x, row.mean, "o", color=colour)
+        for row, height in zip(of_panel, _label_heights(of_panel, milliseconds), strict=True):
+            axes.annotate(
+                row.method,
+                (milliseconds[row.method], row.mean),
+                (milliseconds[row.method] * 1.25, height),
+                fontsize=8,
+                va="center",
+                color=_COLOURS.get(row.method, "#444444"),
+                arrowprops={"arrowstyle": "-", "color": "#bbbbbb", "linewidth": 0.6},
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.margins(x=0.18)
+        axes.set_title(f"{regime}, {of_panel[0].shots}-shot")
+        axes.set_xlabel("time per task, one CPU core (ms)")
+        axes.set_ylabel("accuracy (%)")
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=130)
+
+
+def _label_heights(rows: Sequence[ResultRow], milliseconds: Mapping[str, float]) -> list[float]:
+    """Where labels go, from the lowest point up, none over another that is there already."""
+    line = (rows[-1].mean - rows[0].mean) / 30
+    taken: list[tuple[float, float, float]] = []  # left, right, height
+    for row in rows:
+        left = math.log10(milliseconds[row.method])
+        right, height = left + 0.1 + 0.028 * len(row.method), row.mean
+        for other_left, other_right, other in sorted(taken, key=lambda label: label[2]):
+            if left < other_right and other_left < right and abs(height - other) < line:
+                height = other + line
+        taken.append((left, right, height))
+    return [height for _, _, height in taken]
+
+
+def plot_regimes(rows: Sequence[ResultRow], path: Path) -> None:
+    """Accuracy of every method in every regime, coloured by the gain over prototypes."""
+    from matplotlib.figure import Figure
+
+    methods = list(dict.fromkeys(row.method for row in rows))
+    regimes = list(dict.fromkeys(row.regime for row in rows))
+    shots = sorted({row.shots for row in rows})
+    mean = {(row.method, row.regime, row.shots): row.mean for row in rows}
+    size = (1 + 0.95 * len(regimes) * len(shots), 1.2 + 0.33 * len(methods))
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(shots), squeeze=False, sharey=True)[0]
+    for axes, shot in zip(panels, shots, strict=True):
+        gains = [
+            [mean[name, regime, shot] - mean["prototype", regime, shot] for regime in regimes]
+            for name in methods
+        ]
+        axes.imshow(gains, cmap="RdBu", vmin=-30, vmax=30, aspect="auto")
+        for i, name in enumerate(methods):
+            for j, regime in enumerate(regimes):
+                shade = "white" if abs(gains[i][j]) > 21 else "black"
+                text = f"{mean[name, regime, shot]:.1f}"
+                axes.text(j, i, text, ha="center", va="center", fontsize=8, color=shade)
+        axes.set_xticks(range(len(regimes)), regimes, rotation=35, ha="right", fontsize=8)
+        axes.set_yticks(range(len(methods)), methods, fontsize=8)
+        axes.set_title(f"{shot}-shot accuracy (%); blue: above prototypes, red: below", fontsize=9)
+    figure.savefig(path, dpi=130)
 
 
 def _draw(axes: Any, curve: Curve, values: Tensor) -> None:  # noqa: ANN401 - matplotlib's Axes

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from infoshot.types import ResultRow
 
@@ -20,3 +21,11 @@ def rows_to_json(rows: Sequence[ResultRow]) -> str:
     return (
         json.dumps(entries, indent=1, allow_nan=False, default=lambda array: array.tolist()) + "\n"
     )
+
+
+def rows_from_json(text: str) -> list[ResultRow]:
+    """Rows as :func:`rows_to_json` wrote them."""
+    entries: list[dict[str, Any]] = json.loads(text)
+    for entry in entries:
+        entry.update((name, math.nan) for name, value in entry.items() if value is None)
+    return [ResultRow(**entry) for entry in entries]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +12,10 @@ from infoshot import checks
 from infoshot.data.tasks import TaskSampler, TaskSpec, gather_tasks
 from infoshot.environment import environment
 from infoshot.features import prepare
+from infoshot.memory import watch_peak
 from infoshot.metrics import (
     accuracy,
+    auroc,
     calibration_bins,
     expected_calibration_error,
     macro_accuracy,
@@ -22,7 +24,7 @@ from infoshot.metrics import (
 )
 from infoshot.parallel import chunk_ranges, map_chunks
 from infoshot.solvers import Method, solve, tasks_per_chunk
-from infoshot.types import FeatureTable, ResultRow
+from infoshot.types import FeatureTable, ResultRow, Solution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,7 @@ class _Scores:
     macro: Tensor
     nll: Tensor
     bins: Tensor
+    auroc: Tensor
 
 
 def run_cell(
@@ -84,13 +87,13 @@ def run_cell(
     protocol.validate(table, method)
     prepared = _prepared(table, method, protocol)
     sampler = TaskSampler(prepared, protocol.spec)
+    peak = _watch_peak(protocol.device)
     start = _synchronised_clock(protocol.device)
     scores = []
     for chunk_scores in _score_chunks(prepared, sampler, method, protocol):
         scores.append(chunk_scores)
         on_progress(len(chunk_scores.accuracy))
     seconds = _synchronised_clock(protocol.device) - start
-    mean, half_width = mean_interval(torch.cat([part.accuracy for part in scores]))
     spec = protocol.spec
     return ResultRow(
         method=method.name,
@@ -100,11 +103,9 @@ def run_cell(
         tasks=protocol.n_tasks,
         seed=spec.seed,
         regime=str(spec.regime),
-        mean=100 * mean,
-        ci95=100 * half_width,
-        macro=100 * float(torch.cat([part.macro for part in scores]).mean()),
-        nll=float(torch.cat([part.nll for part in scores]).mean()),
-        ece=100 * expected_calibration_error(torch.stack([part.bins for part in scores]).sum(0)),
+        assumes=method.assumes,
+        **_summary(scores),
+        memory_mb=peak() / 2**20,
         seconds=seconds,
         per_task_ms=1000 * seconds / protocol.n_tasks,
         device=protocol.device,
@@ -114,6 +115,21 @@ def run_cell(
         settings={"preparation": method.preparation, **method.solver.settings()},
         environment=environment(protocol.device),
     )
+
+
+def _summary(scores: Sequence[_Scores]) -> dict[str, float]:
+    """What a row says about all tasks."""
+    mean, half_width = mean_interval(torch.cat([part.accuracy for part in scores]))
+    area, area_half_width = mean_interval(torch.cat([part.auroc for part in scores]))
+    return {
+        "mean": 100 * mean,
+        "ci95": 100 * half_width,
+        "macro": 100 * float(torch.cat([part.macro for part in scores]).mean()),
+        "nll": float(torch.cat([part.nll for part in scores]).mean()),
+        "ece": 100 * expected_calibration_error(torch.stack([part.bins for part in scores]).sum(0)),
+        "auroc": 100 * area,
+        "auroc_ci95": 100 * area_half_width,
+    }
 
 
 def _prepared(table: FeatureTable, method: Method, protocol: Protocol) -> FeatureTable:
@@ -142,9 +158,27 @@ def _score_chunks(
             macro_accuracy(p, query_labels).cpu(),
             negative_log_likelihood(p, query_labels).cpu(),
             calibration_bins(p, query_labels).cpu(),
+            _auroc(solution, query_labels).cpu(),
         )
 
     return map_chunks(score, chunk_ranges(protocol.n_tasks, chunk_size), n_threads)
+
+
+def _auroc(solution: Solution, query_labels: Tensor) -> Tensor:
+    """Of the outlier scores, per task; NaN where all queries are of the task's classes."""
+    outlier = query_labels < 0
+    if not outlier.any():
+        return torch.full((len(query_labels),), torch.nan)
+    return auroc(solution.outlier_scores, outlier)
+
+
+def _watch_peak(device: str) -> Callable[[], float]:
+    """Begin to watch the memory in use where the tasks are solved."""
+    if not device.startswith("cuda"):
+        return watch_peak()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    return lambda: float(torch.cuda.max_memory_allocated(device) - before)
 
 
 def _synchronised_clock(device: str) -> float:

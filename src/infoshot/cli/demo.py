@@ -12,10 +12,12 @@ from infoshot.benchmark.plots import plot_convergence
 from infoshot.cli.cells import run_cells
 from infoshot.cli.console import print_table, stdout
 from infoshot.data import TaskSpec
+from infoshot.data.regimes import parse_regime
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
 
 _TASKS = {"prototype": 10_000, "tim-adm": 10_000, "tim-gd": 400}
+_SKEWED, _SKEWED_TASKS = ("prototype", "tim-adm", "tim-auto"), 2000
 _CURVE_TASKS = 128
 
 _NEXT = """
@@ -35,7 +37,7 @@ def demo(
         "infoshot-demo"
     ),
 ) -> None:
-    """Prototypes, TIM-ADM and TIM-GD on mini-ImageNet features, with a picture; takes a minute.
+    """The paper's methods on mini-ImageNet features, with a picture, and a skewed pile; a minute.
 
     Example: infoshot demo --out infoshot-demo
     """
@@ -47,11 +49,22 @@ def demo(
         for name, n_tasks in _TASKS.items()
         for n_shot in (1, 5)
     ]
+    skewed = parse_regime("dirichlet:2")
+    cells += [
+        (
+            METHODS[name],
+            Protocol(spec=TaskSpec(n_shot=n_shot, regime=skewed), n_tasks=_SKEWED_TASKS),
+        )
+        for name in _SKEWED
+        for n_shot in (1, 5)
+    ]
     rows = run_cells(table, path, cells, out / "results.json")
-    header, lines = result_table(rows)
-    title = "mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval"
-    print_table(header, lines, title=title)
     console = stdout()
+    for regime, title in (
+        ("balanced", "mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval"),
+        (str(skewed), "The same with unequally frequent classes among the queries:"),
+    ):
+        print_table(*result_table([row for row in rows if row.regime == regime]), title=title)
     console.print("Solving some tasks step by step for the figure ...")
     curves = [
         convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS) for name in _TASKS

@@ -9,11 +9,12 @@ import typer
 
 from infoshot.atomic import write_atomically
 from infoshot.cli.console import stdout
-from infoshot.solvers import METHODS
+from infoshot.solvers import ASSUMPTIONS, METHODS
 
 _PREPARATION = {
     "l2": "scaled to unit length",
     "centred-l2": "minus the mean of the base classes, then scaled to unit length",
+    "power-l2": "square roots (left out where values are negative), then scaled to unit length",
 }
 
 
@@ -29,6 +30,8 @@ def list_methods(
             "method": method.name,
             "does": method.summary,
             "assumes": method.assumes,
+            "transductive": method.transductive,
+            "classifies_new_samples": method.inductive,
             "features": method.preparation,
             "cost": method.cost,
             "settings": method.solver.settings(),
@@ -47,9 +50,18 @@ def _block(entry: Mapping[str, Any]) -> str:
     settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
     lines = [
         f"{entry['method']}: {entry['does']}",
-        f"  assumes   {entry['assumes']}",
+        f"  assumes   {_assumptions(entry)}",
+        f"  looks at  {'all queries together' if entry['transductive'] else 'each query alone'}",
         f"  features  {_PREPARATION[entry['features']]}",
         f"  cost      {entry['cost']}",
         f"  settings  {settings}",
     ]
     return "\n".join(lines)
+
+
+def _assumptions(entry: Mapping[str, Any]) -> str:
+    """What a method takes for granted, by name and in words."""
+    return (
+        "; ".join(f"{name} ({ASSUMPTIONS[name]})" for name in entry["assumes"])
+        or "nothing about the queries"
+    )

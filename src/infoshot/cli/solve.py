@@ -18,7 +18,7 @@ from infoshot.label import Labelling, label_table
 def solve_file(
     features: Annotated[Path, typer.Option(help="Feature file; label -1 marks the unlabelled.")],
     out: Annotated[Path, typer.Option(help="CSV file for labels and confidences.")],
-    method: Annotated[str, typer.Option(help="See 'infoshot methods'.")] = "tim-adm",
+    method: Annotated[str, typer.Option(help="See 'infoshot methods'.")] = "tim-auto",
     json: Annotated[Path | None, typer.Option(help="Write a summary here as JSON.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
@@ -41,7 +41,7 @@ def solve_file(
         read_features(features), chosen, device=device, dtype=dtype_by_name(dtype)
     )
     warning = few_queries(len(labelling.rows), len(labelling.classes))
-    if warning and chosen.transductive:
+    if warning and chosen.expects_balance:
         complain("Warning", warning)
     write_atomically(out, labelling.to_csv())
     summary = _summary(labelling, chosen.name)
@@ -61,6 +61,7 @@ def _summary(labelling: Labelling, method: str) -> dict[str, object]:
         "labelled_now": len(labelling.rows),
         "mean_confidence": float(confidence.mean()),
         "n_steps": int(labelling.solution.n_steps[0]),
+        "note": labelling.solution.notes[0] if labelling.solution.notes else "",
         "classes": dict(zip(names, counts, strict=True)),
     }
 
@@ -74,3 +75,5 @@ def _print(summary: dict[str, object], out: Path) -> None:
         f"{summary['method']}, mean confidence {summary['mean_confidence']:.3f}: {out}",
         soft_wrap=True,
     )
+    if summary["note"]:
+        stdout().print(str(summary["note"]), soft_wrap=True)

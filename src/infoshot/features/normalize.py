@@ -1,5 +1,6 @@
-"""What methods want done to features first: unit length, or centred and then unit length."""
+"""What methods want done to features first: unit length, and before that centred or rooted."""
 
+import warnings
 from typing import Literal
 
 import torch
@@ -35,7 +36,7 @@ def unit_length(features: Tensor) -> Tensor:
     return torch.nn.functional.normalize(scaled, dim=-1)
 
 
-def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2"]) -> Tensor:
+def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2", "power-l2"]) -> Tensor:
     """Features as a method wants them, at least in float32.
 
     Raises
@@ -51,7 +52,23 @@ def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2"]) -> Te
                 "base_mean; 'infoshot extract --base-mean' puts it there, or choose another method."
             )
         features = features - table.base_mean.to(features)
+    if preparation == "power-l2":
+        features = _rooted(features)
     try:
         return unit_length(features)
     except InvalidArgumentError as error:
         raise DataError(str(error)) from error
+
+
+def _rooted(features: Tensor) -> Tensor:
+    """Square roots of features that are not negative; others as they are, with a warning."""
+    n_negative = int((features < 0).sum())
+    if not n_negative:
+        return (features + 1e-6).sqrt()
+    warnings.warn(
+        f"this method takes the square roots of features that are not negative; {n_negative} "
+        "values are, so the roots are left out.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return features

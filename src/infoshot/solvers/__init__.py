@@ -3,12 +3,14 @@
 from infoshot.solvers.base import Solver, State
 from infoshot.solvers.baselines.prototype import Prototype
 from infoshot.solvers.loop import solve, tasks_per_chunk
-from infoshot.solvers.registry import METHODS, Method, Preparation, method_by_name
+from infoshot.solvers.registry import ASSUMPTIONS, METHODS, Method, Preparation, method_by_name
 from infoshot.solvers.tim_adm import TimAdm
+from infoshot.solvers.tim_auto import TimAuto
 from infoshot.solvers.tim_gd import TimGd
 from infoshot.solvers.trace import StepEvent, StepHook
 
 __all__ = [
+    "ASSUMPTIONS",
     "METHODS",
     "Method",
     "Preparation",
@@ -18,6 +20,7 @@ __all__ = [
     "StepEvent",
     "StepHook",
     "TimAdm",
+    "TimAuto",
     "TimGd",
     "method_by_name",
     "solve",

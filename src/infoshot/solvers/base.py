@@ -21,16 +21,26 @@ from infoshot.types import TaskBatch
 Rule = Callable[[str, object], None]
 RULES: dict[str, Rule] = {
     "n_steps": partial(checks.at_least, least=1),
+    "n_rehearsal_steps": partial(checks.at_least, least=1),
     "temperature": checks.positive,
+    "confidence_temperature": checks.positive,
     "learning_rate": checks.positive,
     "cross_entropy_weight": checks.not_negative,
     "marginal_entropy_weight": checks.not_negative,
     "conditional_entropy_weight": checks.not_negative,
     "prototype_step_size": partial(checks.share_or_none),
     "shrinkage": checks.not_negative,
+    "smoothing": checks.share_below_one,
+    "tsallis_alpha": checks.positive_or_none,
+    "marginal_weight": checks.positive_or_none,
+    "inlier_temperature": checks.positive,
     "class_prior": checks.prior_or_none,
     "tolerance": checks.positive_or_none,
+    "n_neighbours": partial(checks.at_least, least=1),
+    "affinity_weight": checks.positive_or_none,
+    "propagation": checks.below_one,
     "linearized": partial(checks.one_of, allowed=(True, False)),
+    "rectify": partial(checks.one_of, allowed=(True, False)),
     "form": partial(checks.one_of, allowed=("auto", "gram", "feature")),
 }
 
@@ -83,6 +93,10 @@ class Solver(ABC, Generic[StateT]):
     @abstractmethod
     def init(self, task: TaskBatch) -> StateT:
         """Where to start from."""
+
+    def planned_steps(self, task: TaskBatch) -> int:
+        """Most steps that tasks of this shape may take."""
+        return self.n_steps
 
     def step(self, task: TaskBatch, state: StateT) -> StateT:
         """One iteration for all tasks; it may write into ``state``, never into ``task``."""

@@ -124,7 +124,8 @@ def _solve_chunk(
     ids = torch.arange(first_id, first_id + len(task))
     ended: list[tuple[Tensor, Solution]] = []
     state = _watch(partial(solver.init, task), solver, 0, task, ids, hooks)
-    for step in range(1, solver.n_steps + 1):
+    n_steps = solver.planned_steps(task)
+    for step in range(1, n_steps + 1):
         before = state.posterior
         state = _watch(partial(solver.step, task, state), solver, step, task, ids, hooks)
         if solver.tolerance is None:
@@ -137,7 +138,7 @@ def _solve_chunk(
             if not len(ids):
                 break
     if len(ids):
-        part = _finish(solver, task, state, solver.n_steps, Status.RAN_ALL_STEPS)
+        part = _finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS)
         ended.append((ids, part))
     return _in_order(ended, dtype)
 

@@ -57,6 +57,41 @@ def class_logits(z: Tensor, w: Tensor, tau: float) -> Tensor:
     return torch.baddbmm(norm, w, z.mT, beta=-tau / 2, alpha=tau)
 
 
+def class_cosines(z: Tensor, w: Tensor) -> Tensor:
+    r"""Cosines of samples and class weights with classes as rows.
+
+    .. math:: c_{ki} = \frac{w_k^\top z_i}{\|w_k\| \|z_i\|}
+
+    A vector of length zero has no direction; its cosines are 0.
+
+    Parameters
+    ----------
+    z
+        Features, shape ``(task, n, dim)``.
+    w
+        Prototypes, shape ``(task, class, dim)``.
+
+    Returns
+    -------
+    Shape ``(task, class, n)``.
+
+    Examples
+    --------
+    >>> z, w = torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]), torch.tensor([[[2.0, 0.0], [0.0, 0.5]]])
+    >>> class_cosines(z, w)
+    tensor([[[0.6000, 0.0000],
+             [0.8000, 0.0000]]])
+    """
+    unit = w * inverse_lengths(w).unsqueeze(-1)
+    return torch.bmm(unit, z.mT).mul_(inverse_lengths(z).unsqueeze(1))
+
+
+def inverse_lengths(z: Tensor) -> Tensor:
+    """One over the length of every vector along the last axis; 0 for a vector of length zero."""
+    length: Tensor = torch.linalg.vector_norm(z, dim=-1)
+    return length.reciprocal().masked_fill_(length == 0, 0.0)
+
+
 def log_posterior(z: Tensor, w: Tensor, tau: float) -> Tensor:
     r"""Log-probability of every class for every sample, see [POSTERIOR].
 

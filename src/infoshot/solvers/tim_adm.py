@@ -36,7 +36,7 @@ _LOG2_E = math.log2(math.e)
 
 
 @dataclass(eq=False)
-class _AdmState(State):
+class AdmState(State):
     """In the Gram form ``weights`` are coefficients of the samples, else prototypes."""
 
     gram_form: bool
@@ -45,11 +45,12 @@ class _AdmState(State):
     y_scaled: Tensor  # sigma * one-hot support labels, [task, class, support]
     y_count: Tensor  # its sum over the support, [task, class, 1]
     log_prior: Tensor | None  # [task, class, 1]
+    balance: float | Tensor  # beta / (1 + beta), for all tasks or [task, 1, 1]
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class TimAdm(TimSolver[_AdmState]):
+class TimAdm(TimSolver[AdmState]):
     """Transductive information maximization by alternating closed-form updates.
 
     Parameters beyond those of ``TimSolver``:
@@ -83,7 +84,7 @@ class TimAdm(TimSolver[_AdmState]):
     linearized: bool = True
     form: Literal["auto", "gram", "feature"] = "auto"
 
-    def init(self, task: TaskBatch) -> _AdmState:
+    def init(self, task: TaskBatch) -> AdmState:
         """Start from class means."""
         basis = torch.cat((task.z_sup, task.z_qry), dim=1)
         y = class_rows(task.y_sup, task.n_way, basis.dtype)
@@ -94,7 +95,7 @@ class TimAdm(TimSolver[_AdmState]):
             weights[:, :, : task.n_sup] = y / y.sum(-1, keepdim=True)
         else:
             weights = class_means(task.z_sup, task.y_sup, task.n_way)
-        return _AdmState(
+        return AdmState(
             posterior=y.new_full((len(task), task.n_way, task.n_qry), math.inf),
             gram_form=gram_form,
             basis=basis,
@@ -102,12 +103,13 @@ class TimAdm(TimSolver[_AdmState]):
             y_scaled=y * self._sigma(task),
             y_count=y.sum(-1, keepdim=True) * self._sigma(task),
             log_prior=self.log_prior(task),
+            balance=self.marginal_entropy_weight / (1 + self.marginal_entropy_weight),
         )
 
-    def step(self, task: TaskBatch, state: _AdmState) -> _AdmState:
+    def step(self, task: TaskBatch, state: AdmState) -> AdmState:
         """One q-step and one w-step, both from the posterior of the weights before."""
         log_p = torch.log_softmax(self._logits(state), dim=1)
-        q = self._update_assignments(log_p[:, :, task.n_sup :], state.log_prior)
+        q = self._update_assignments(log_p[:, :, task.n_sup :], state.balance, state.log_prior)
         p = _exp(log_p)
         p_sup, p_qry = p[:, :, : task.n_sup], p[:, :, task.n_sup :]
         if self.tolerance is not None:
@@ -131,12 +133,12 @@ class TimAdm(TimSolver[_AdmState]):
         state.weights.mul_(keep).addcmul_(moved, share, value=-1)
         return state
 
-    def log_posterior(self, task: TaskBatch, state: _AdmState) -> Tensor:
+    def log_posterior(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
         logits = self._logits(state)[:, :, task.n_sup :]
         return torch.log_softmax(logits, dim=1).mT
 
-    def prototypes(self, task: TaskBatch, state: _AdmState) -> Tensor:
+    def prototypes(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
         if not state.gram_form:
             return state.weights
@@ -168,7 +170,7 @@ class TimAdm(TimSolver[_AdmState]):
         rarest = len(self.class_prior) * min(self.class_prior) / sum(self.class_prior)
         return max(0.3, float(rarest))
 
-    def _logits(self, state: _AdmState) -> Tensor:
+    def _logits(self, state: AdmState) -> Tensor:
         """Scores with classes as rows, ``(task, class, sample)``, see [POSTERIOR]."""
         if not state.gram_form:
             return class_logits(state.basis, state.weights, self.temperature)
@@ -176,16 +178,17 @@ class TimAdm(TimSolver[_AdmState]):
         norm = torch.linalg.vecdot(state.weights, scores).unsqueeze(-1)
         return scores.sub_(norm, alpha=0.5)
 
-    def _update_assignments(self, log_p: Tensor, log_prior: Tensor | None) -> Tensor:
+    def _update_assignments(
+        self, log_p: Tensor, balance: float | Tensor, log_prior: Tensor | None = None
+    ) -> Tensor:
         """Soft labels of the queries, ``(task, class, query)``, see [Q-STEP]."""
-        beta = self.marginal_entropy_weight
         log_q = log_p * (1 + self.conditional_entropy_weight)
-        if beta > 0:
+        if isinstance(balance, Tensor) or balance > 0:
             top = log_q.amax(-1, keepdim=True)
             log_share = _exp(log_q - top).sum(-1, keepdim=True).log_().add_(top)
             if log_prior is not None:
-                log_share = log_share - log_prior
-            log_q.sub_(log_share, alpha=beta / (1 + beta))
+                log_share.sub_(log_prior)
+            log_q.sub_(log_share.mul_(balance))
         return torch.softmax(log_q, dim=1)
 
 

@@ -63,9 +63,7 @@ class Prototype(Solver[_PrototypeState]):
         """Take the class means, pulled together if asked for."""
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
         if self.shrinkage:
-            n_shots = class_rows(task.y_sup, task.n_way, weights.dtype).sum(-1, keepdim=True)
-            common = weights.mean(1, keepdim=True)
-            weights = common + (weights - common) * (n_shots / (n_shots + self.shrinkage))
+            weights = shrunken(weights, task, self.shrinkage)
         return _PrototypeState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
 
     def log_posterior(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
@@ -75,3 +73,10 @@ class Prototype(Solver[_PrototypeState]):
     def prototypes(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
         """Class means, shape ``(task, class, dim)``."""
         return state.weights
+
+
+def shrunken(weights: Tensor, task: TaskBatch, shrinkage: float) -> Tensor:
+    """Class means, or their coefficients, pulled together by how few examples they have."""
+    n_shots = class_rows(task.y_sup, task.n_way, weights.dtype).sum(-1, keepdim=True)
+    common = weights.mean(1, keepdim=True)
+    return common + (weights - common) * (n_shots / (n_shots + shrinkage))

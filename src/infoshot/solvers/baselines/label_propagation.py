@@ -1,0 +1,149 @@
+r"""Label propagation: labels spread over the graph of nearest neighbours of all samples.
+
+.. math:: A_{ij} = \exp\left(-\frac{\tau}{2} \|z_i - z_j\|^2\right), \quad A_{ii} = 0, \qquad
+          B = D^{-1/2} A D^{-1/2}, \qquad F = (I - a B)^{-1} Y, \qquad
+          p_{ik} = \frac{F_{ik}}{\sum_l F_{il}}
+
+on support and queries together, where each row of A keeps its largest entries and A is then
+symmetrised by the maximum; D holds its row sums, Y the labels of the support and zeros for queries.
+F is where :math:`F \leftarrow a B F + Y` comes to rest, the minimiser of
+:math:`\frac12 \sum_{ij} A_{ij} \|F_i / \sqrt{D_i} - F_j / \sqrt{D_j}\|^2
++ (\frac{1}{a} - 1) \sum_i \|F_i - \frac{1}{1-a} Y_i\|^2` over F.
+
+It assumes that classes are clusters, nothing about how frequent they are. A query from which no
+path leads to a labelled sample is not classified: all its probabilities are equal, its outlier
+score is 1, a note and a warning say so. Cost for N = \|S\| + \|Q\|: 2 N N d operations for the
+graph, N N N / 3 for the solution.
+
+Degrees are divided out in log space, so a sample far from all others keeps its edges. I - a B has
+no positive entry off its diagonal, hence Cholesky's method only adds numbers of one sign: F is not
+negative, and exactly 0 where no label arrives (or so little of it that the numbers underflow, as
+with features of length 1e6, which is treated and reported alike).
+
+The published values, 20 neighbours and a = 0.99, are for graphs whose widths were trained: on plain
+features the labels then spread over everything, F comes close to the square roots of the degrees,
+and one class takes most queries (37 % right where ours give 75 %, five shots). The defaults were
+chosen on the validation classes of mini-ImageNet.
+
+References: D. Zhou, O. Bousquet, T. N. Lal, J. Weston, B. Schölkopf. Learning with Local and Global
+Consistency. NIPS 2003. Y. Liu, J. Lee, M. Park, S. Kim, E. Yang, S. J. Hwang, Y. Yang. Learning to
+Propagate Labels: Transductive Propagation Network for Few-shot Learning. ICLR 2019.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from infoshot.errors import IsolatedWarning
+from infoshot.solvers.base import Solver, State
+from infoshot.solvers.objective import class_means, class_rows
+from infoshot.types import TaskBatch
+
+
+@dataclass(eq=False)
+class _PropagationState(State):
+    weights: Tensor  # [task, class, dim]
+    log_p: Tensor  # [task, class, query]
+    isolated: Tensor  # whether no label reaches a query, [task, query]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LabelPropagation(Solver[_PropagationState]):
+    """Labels spread over the graph of nearest neighbours.
+
+    Parameters
+    ----------
+    n_neighbours
+        How many edges each sample keeps; those that others keep to it come on top.
+    propagation
+        Share of a sample's label that comes from its neighbours (a), below 1.
+    temperature
+        Factor on half the squared distance in the weight of an edge; larger is sharper.
+
+    Examples
+    --------
+    >>> from infoshot import TaskBatch, solve
+    >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> z_qry = torch.tensor([[[0.9, 0.1], [0.7, 0.3], [0.1, 0.9], [0.2, 0.8]]])
+    >>> tasks = TaskBatch(z_sup, torch.tensor([[0, 1]]), z_qry, n_way=2)
+    >>> solve(LabelPropagation(), tasks).probabilities.argmax(-1)
+    tensor([[0, 0, 1, 1]])
+    """
+
+    n_neighbours: int = 10
+    propagation: float = 0.8
+    temperature: float = 20.0
+
+    def init(self, task: TaskBatch) -> _PropagationState:
+        """Make the graph and let the labels spread."""
+        z = torch.cat((task.z_sup, task.z_qry), dim=1)
+        system = self._graph(z).mul_(-self.propagation)
+        system.diagonal(dim1=1, dim2=2).fill_(1.0)
+        labels = z.new_zeros(len(task), z.shape[1], task.n_way)
+        labels[:, : task.n_sup] = class_rows(task.y_sup, task.n_way, z.dtype).mT
+        spread = torch.cholesky_solve(labels, torch.linalg.cholesky_ex(system).L)
+        arrived = spread[:, task.n_sup :].mT.contiguous()
+        total = arrived.sum(1, keepdim=True)
+        log_p = arrived.log_().sub_(total.log())
+        isolated = total == 0
+        if isolated.any():
+            log_p.masked_fill_(isolated, -math.log(task.n_way))
+            _warn(isolated.squeeze(1))
+        return _PropagationState(
+            posterior=log_p.new_empty(len(task), 0, 0),
+            weights=class_means(task.z_sup, task.y_sup, task.n_way),
+            log_p=log_p,
+            isolated=isolated.squeeze(1),
+        )
+
+    def log_posterior(self, task: TaskBatch, state: _PropagationState) -> Tensor:
+        """Log-probabilities of the queries, shape ``(task, query, class)``."""
+        return state.log_p.mT
+
+    def prototypes(self, task: TaskBatch, state: _PropagationState) -> Tensor:
+        """Class means, shape ``(task, class, dim)``; the graph does not use them."""
+        return state.weights
+
+    def outlier_scores(self, task: TaskBatch, state: _PropagationState) -> Tensor:
+        """One minus the largest probability; 1 for a query that no label reaches."""
+        return state.log_p.amax(1).expm1().neg_().masked_fill_(state.isolated, 1.0)
+
+    def notes(self, task: TaskBatch, state: _PropagationState) -> tuple[str, ...]:
+        """Say how many queries no label reaches, for each task."""
+        return tuple(
+            f"{n} of {task.n_qry} queries are connected to no labelled sample" if n else ""
+            for n in state.isolated.sum(-1).tolist()
+        )
+
+    def working_set(self, task: TaskBatch) -> int:
+        """Count the features, and a few matrices over all pairs of samples."""
+        n = task.n_sup + task.n_qry
+        return n * task.dim + 3 * n * n
+
+    def _graph(self, z: Tensor) -> Tensor:
+        """B, shape ``(task, sample, sample)``."""
+        log_a = torch.bmm(z, z.mT)
+        half_norm = log_a.diagonal(dim1=1, dim2=2).mul(0.5)
+        log_a.sub_(half_norm.unsqueeze(1)).sub_(half_norm.unsqueeze(2)).mul_(self.temperature)
+        log_a.clamp_(max=0.0).diagonal(dim1=1, dim2=2).fill_(-math.inf)
+        kept = log_a.topk(min(self.n_neighbours, z.shape[1] - 1), sorted=False)
+        log_a.fill_(-math.inf).scatter_(2, kept.indices, kept.values)
+        log_a = torch.maximum(log_a, log_a.mT)
+        half_degree = torch.logsumexp(log_a, dim=2).mul_(0.5)
+        return log_a.sub_(half_degree.unsqueeze(1)).sub_(half_degree.unsqueeze(2)).exp_()
+
+
+def _warn(isolated: Tensor) -> None:
+    """Warn that some queries have no path to a labelled sample."""
+    warnings.warn(
+        f"{int(isolated.sum())} queries of {int(isolated.any(1).sum())} tasks are connected to no "
+        "labelled sample: all their probabilities are equal and their outlier scores 1; more "
+        "neighbours or a lower temperature connect them.",
+        IsolatedWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,76 @@
+r"""Matching: every labelled sample votes for its class, the more the nearer it is.
+
+.. math:: p_{ik} = \frac{\sum_{j \in S} y_{jk} \exp(\tau \cos(z_i, z_j))}
+                        {\sum_{j \in S} \exp(\tau \cos(z_i, z_j))}
+
+This is what matching networks do with a query once they are trained, on features that were trained
+otherwise. It never looks at the queries together, so it is right for a single query and for any
+class balance. A class with more examples has more votes: with unequal shots, frequent classes are
+preferred. Cost: one product, 2 \|Q\| \|S\| d operations. The sums run in log space, each relative
+to its largest vote, so that no temperature is too high.
+
+Reference: O. Vinyals, C. Blundell, T. Lillicrap, K. Kavukcuoglu, D. Wierstra. Matching Networks for
+One Shot Learning. NIPS 2016.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from infoshot.solvers.base import Solver, State
+from infoshot.solvers.objective import class_cosines, class_means, class_rows
+from infoshot.types import TaskBatch
+
+
+@dataclass(eq=False)
+class _MatchingState(State):
+    weights: Tensor  # [task, class, dim]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Matching(Solver[_MatchingState]):
+    """Attention over the labelled samples, by cosine.
+
+    Parameters
+    ----------
+    temperature
+        Factor on the cosine of query and labelled sample; larger is sharper, up to the label of
+        the nearest one.
+
+    Examples
+    --------
+    >>> from infoshot import TaskBatch, solve
+    >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> tasks = TaskBatch(z_sup, torch.tensor([[0, 1]]), torch.tensor([[[2.0, 0.0]]]), n_way=2)
+    >>> solve(Matching(), tasks).probabilities
+    tensor([[[0.7311, 0.2689]]])
+    """
+
+    temperature: float = 1.0
+
+    def init(self, task: TaskBatch) -> _MatchingState:
+        """Nothing to find: the labelled samples are the classifier."""
+        weights = class_means(task.z_sup, task.y_sup, task.n_way)
+        return _MatchingState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
+
+    def log_posterior(self, task: TaskBatch, state: _MatchingState) -> Tensor:
+        """Log-probabilities of the queries, shape ``(task, query, class)``."""
+        votes = class_cosines(task.z_qry, task.z_sup).mul_(self.temperature)
+        label = task.y_sup.unsqueeze(-1).expand_as(votes)
+        top = votes.new_full((len(task), task.n_way, task.n_qry), -math.inf)
+        top.scatter_reduce_(1, label, votes, reduce="amax")
+        shares = votes.sub_(top.gather(1, label)).exp_()
+        sums = torch.bmm(class_rows(task.y_sup, task.n_way, votes.dtype), shares)
+        return torch.log_softmax(sums.log_().add_(top), dim=1).mT
+
+    def prototypes(self, task: TaskBatch, state: _MatchingState) -> Tensor:
+        """Class means, shape ``(task, class, dim)``; the votes do not use them."""
+        return state.weights
+
+    def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
+        """Log-probabilities with one vote per class, ``(task, sample, class)``."""
+        return torch.log_softmax(class_cosines(z, prototypes).mul_(self.temperature), dim=1).mT

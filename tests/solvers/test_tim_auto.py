@@ -1,0 +1,110 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from infoshot import FeatureTable, TaskBatch, solve
+from infoshot.benchmark import Protocol, run_cell
+from infoshot.data import TaskSpec, gaussian_tasks, sample_tasks
+from infoshot.data.regimes import parse_regime
+from infoshot.features import prepare
+from infoshot.metrics import accuracy
+from infoshot.solvers import METHODS
+from infoshot.solvers.tim_auto import TimAuto
+from tests.reference import tim_auto_numpy
+
+
+def _compare(solver, tasks, atol=1e-8):
+    solution = solve(solver, tasks)
+    for i in range(len(tasks)):
+        arrays = (tasks.z_sup[i].numpy(), tasks.y_sup[i].numpy(), tasks.z_qry[i].numpy())
+        expected = tim_auto_numpy.tim_auto(*arrays, tasks.n_way, **solver.settings())
+        np.testing.assert_allclose(solution.probabilities[i], expected["p"], atol=atol)
+        np.testing.assert_allclose(solution.prototypes[i], expected["w"], atol=atol)
+        np.testing.assert_allclose(solution.outlier_scores[i], expected["outlier"], atol=atol)
+        if expected["b"] is not None:
+            assert f"balance weight {expected['b']:.2f}" in solution.notes[i]
+
+
+@pytest.mark.parametrize("n_qry", [1, 7, 8, 9, 23])
+def test_equals_its_slow_version(n_qry):
+    tasks, _ = gaussian_tasks(
+        2, n_way=4, n_shot=3, n_query=6, dim=6, separation=1.0, seed=5, dtype=torch.float64
+    )
+    keep = [0, 1, 2, 3, 4, 6, 9, 10]  # 3, 2, 1 and 2 examples
+    tasks = TaskBatch(tasks.z_sup[:, keep], tasks.y_sup[:, keep], tasks.z_qry[:, :n_qry], 4)
+    _compare(TimAuto(temperature=8.0, n_steps=12, n_rehearsal_steps=6), tasks)
+
+
+@pytest.mark.parametrize("regime", ["balanced", "dirichlet:2", "effective:1"])
+def test_equals_its_slow_version_on_real_features(embedded, regime):
+    table = FeatureTable(prepare(embedded, "l2").double(), embedded.labels)
+    spec = TaskSpec(n_shot=2, n_query=5, regime=parse_regime(regime))
+    _compare(TimAuto(n_steps=10, n_rehearsal_steps=10), sample_tasks(table, spec, 2)[0], 1e-6)
+
+
+def test_large_piles_are_smoothed_block_by_block(monkeypatch):
+    tasks, _ = gaussian_tasks(2, n_way=3, n_query=40, dim=8, dtype=torch.float64)
+    whole = solve(TimAuto(), tasks)
+    monkeypatch.setattr("infoshot.solvers.tim_auto._BLOCK", 1000)
+    torch.testing.assert_close(solve(TimAuto(), tasks).probabilities, whole.probabilities)
+
+
+def test_few_queries_are_judged_alone(embedded):
+    table = FeatureTable(prepare(embedded, "l2"), embedded.labels)
+    tasks, _ = sample_tasks(table, TaskSpec(regime=parse_regime("few:9")), 20)
+    together = solve(TimAuto(), tasks)
+    for i in range(9):
+        one = dataclasses.replace(tasks, z_qry=tasks.z_qry[:, i : i + 1])
+        torch.testing.assert_close(
+            solve(TimAuto(), one).probabilities[:, 0], together.probabilities[:, i]
+        )
+    labels = solve(METHODS["shrunken-prototype"].solver, tasks).probabilities.argmax(-1)
+    assert torch.equal(together.probabilities.argmax(-1), labels)
+    assert together.n_steps.tolist() == [0] * 20
+    assert together.notes[0].startswith("9 queries for 5 classes are too few")
+
+
+def test_notes_say_what_was_seen(embedded):
+    table = FeatureTable(prepare(embedded, "l2"), embedded.labels)
+
+    def judgements(regime):
+        spec = TaskSpec(n_shot=5, regime=parse_regime(regime))
+        return [
+            note.split(": ")[1] for note in solve(TimAuto(), sample_tasks(table, spec, 60)[0]).notes
+        ]
+
+    even = {r: sum("even enough" in n for n in judgements(r)) for r in ("balanced", "effective:1")}
+    assert even["balanced"] > 40
+    assert even["effective:1"] == 0
+    assert sum("very uneven" in note for note in judgements("effective:1")) > 55
+
+
+# What the method promises over prototypes, on test classes; a loose check of results/methods.md.
+LEAST = {
+    ("balanced", 1): 11, ("balanced", 5): 3.5, ("dirichlet:2", 1): 5, ("dirichlet:2", 5): 1,
+    ("effective:2", 1): 4, ("effective:2", 5): 6, ("effective:1", 1): 10, ("effective:1", 5): 11,
+    ("few:5", 1): -0.5, ("few:1", 5): -1.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("regime", "n_shot"), LEAST)
+def test_never_does_harm(embedded, regime, n_shot):
+    spec = TaskSpec(n_shot=n_shot, regime=parse_regime(regime))
+    protocol = Protocol(spec=spec, n_tasks=600)
+    means = [run_cell(embedded, METHODS[n], protocol).mean for n in ("tim-auto", "prototype")]
+    assert means[0] - means[1] > LEAST[regime, n_shot]
+
+
+def test_skew_does_not_hurt_unequal_shots(embedded):
+    table = FeatureTable(prepare(embedded, "l2"), embedded.labels)
+    spec = TaskSpec(n_shot=5, regime=parse_regime("dirichlet:2"))
+    tasks, labels = sample_tasks(table, spec, 400)
+    keep = [5 * k + i for k in range(5) for i in range(k + 1)]
+    tasks = TaskBatch(tasks.z_sup[:, keep], tasks.y_sup[:, keep], tasks.z_qry, 5)
+    ours, plain = (
+        accuracy(solve(METHODS[name].solver, tasks).probabilities, labels).mean()
+        for name in ("tim-auto", "prototype")
+    )
+    assert ours > plain + 0.05
