@@ -56,8 +56,8 @@ class Paddle(Solver[_PaddleState]):
     >>> from infoshot import TaskBatch, solve
     >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     >>> z_qry = torch.tensor([[[0.9, 0.1], [0.9, 0.2], [0.8, 0.1], [0.5, 0.6]]])
-    >>> solution = solve(Paddle(temperature=9.0), TaskBatch(z_sup, torch.tensor([[0, 1]]), z_qry, n_way=2))
-    >>> solution.probabilities.argmax(-1)
+    >>> tasks = TaskBatch(z_sup, torch.tensor([[0, 1]]), z_qry, n_way=2)
+    >>> solve(Paddle(temperature=9.0), tasks).probabilities.argmax(-1)
     tensor([[0, 0, 0, 0]])
     """
 
