@@ -149,8 +149,29 @@ def checked_tasks(tasks: TaskBatch) -> TaskBatch:
         )
     for name, features in (("z_sup", z_sup), ("z_qry", z_qry)):
         check_finite(name, features)
-    y_sup = _checked_labels(y_sup, tasks.n_way).to(z_sup.device)
+    y_sup = support_labels(y_sup, tasks.n_way).to(z_sup.device)
     return TaskBatch(z_sup, y_sup, z_qry, int(tasks.n_way))
+
+
+def support_labels(y_sup: Tensor, n_way: int) -> Tensor:
+    """Labels of the support as int64, ``(task, support)``; every class occurs in every task."""
+    labels = y_sup.long()
+    if y_sup.is_floating_point() and not torch.equal(labels.to(y_sup.dtype), y_sup):
+        raise InvalidArgumentError("y_sup must hold whole numbers; got fractions.")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= n_way:
+        raise InvalidArgumentError(
+            f"y_sup must hold labels from 0 to {n_way - 1} (n_way={n_way}); got {low} to {high}."
+        )
+    present = torch.zeros(len(labels), n_way, dtype=torch.bool, device=labels.device)
+    present.scatter_(1, labels, True)
+    if not present.all():
+        task, label = (~present).nonzero()[0].tolist()
+        raise InvalidArgumentError(
+            f"y_sup must hold at least one sample of every class; "
+            f"task {task} has none of class {label}."
+        )
+    return labels
 
 
 def check_finite(name: str, features: Tensor) -> None:
@@ -188,26 +209,6 @@ def _check_shapes(z_sup: Tensor, y_sup: Tensor, z_qry: Tensor) -> None:
             f"z_qry must have shape (task, query, dim) with task={n_tasks} and dim={dim} "
             f"like z_sup and at least one query; got {tuple(z_qry.shape)}."
         )
-
-
-def _checked_labels(y_sup: Tensor, n_way: int) -> Tensor:
-    labels = y_sup.long()
-    if y_sup.is_floating_point() and not torch.equal(labels.to(y_sup.dtype), y_sup):
-        raise InvalidArgumentError("y_sup must hold whole numbers; got fractions.")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= n_way:
-        raise InvalidArgumentError(
-            f"y_sup must hold labels from 0 to {n_way - 1} (n_way={n_way}); got {low} to {high}."
-        )
-    present = torch.zeros(len(labels), n_way, dtype=torch.bool, device=labels.device)
-    present.scatter_(1, labels, True)
-    if not present.all():
-        task, label = (~present).nonzero()[0].tolist()
-        raise InvalidArgumentError(
-            f"y_sup must hold at least one sample of every class; "
-            f"task {task} has none of class {label}."
-        )
-    return labels
 
 
 def _is_number(value: object) -> TypeGuard[float]:

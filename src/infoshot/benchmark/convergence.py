@@ -1,5 +1,6 @@
 """Accuracy and mutual information while a solve runs, as in the paper's convergence figure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from infoshot.data import TaskSpec, sample_tasks
 from infoshot.features import prepare
-from infoshot.metrics import accuracy
+from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import Method, StepEvent, solve
 from infoshot.types import FeatureTable
 
@@ -24,6 +25,32 @@ class Curve:
     seconds: Tensor
     accuracy: Tensor
     mutual_information: Tensor
+
+    def summary(self) -> "CurveSummary":
+        """Mean and interval over the tasks, in plain numbers."""
+        return CurveSummary(
+            self.method,
+            n_tasks=len(self.accuracy),
+            milliseconds=(1000 * self.seconds).tolist(),
+            accuracy=[mean_interval(column) for column in (100 * self.accuracy).unbind(-1)],
+            mutual_information=[
+                mean_interval(column) for column in self.mutual_information.unbind(-1)
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class CurveSummary:
+    """What a figure shows of a curve: at every step the time, and means with half their interval.
+
+    Accuracy is in percent, mutual information in nats.
+    """
+
+    method: str
+    n_tasks: int
+    milliseconds: Sequence[float]
+    accuracy: Sequence[tuple[float, float]]
+    mutual_information: Sequence[tuple[float, float]]
 
 
 def convergence_curve(

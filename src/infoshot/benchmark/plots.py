@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from infoshot.benchmark.convergence import Curve
-from infoshot.metrics import mean_interval
+from infoshot.benchmark.convergence import CurveSummary
 from infoshot.types import ResultRow
 
 _COLOURS = {
@@ -20,14 +17,14 @@ _COLOURS = {
 _OTHERS = "#999999"
 
 
-def plot_convergence(curves: Sequence[Curve], path: Path, title: str) -> None:
+def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], title: str) -> None:
     """Accuracy and mutual information against time per task, mean and 95 % band."""
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for curve in curves:
-        _draw(left, curve, 100 * curve.accuracy)
+        _draw(left, curve, curve.accuracy)
         _draw(right, curve, curve.mutual_information)
     left.set_ylabel("accuracy on queries (%)")
     right.set_ylabel("mutual information (nats)")
@@ -38,7 +35,8 @@ def plot_convergence(curves: Sequence[Curve], path: Path, title: str) -> None:
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
     figure.suptitle(title)
-    figure.savefig(path, dpi=150)
+    for path in paths:
+        figure.savefig(path, dpi=150)
 
 
 def plot_time(rows: Sequence[ResultRow], milliseconds: Mapping[str, float], path: Path) -> None:
@@ -115,16 +113,17 @@ def plot_regimes(rows: Sequence[ResultRow], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _draw(axes: Any, curve: Curve, values: Tensor) -> None:  # noqa: ANN401 - matplotlib's Axes
+def _draw(
+    axes: Any,  # noqa: ANN401 - matplotlib's Axes
+    curve: CurveSummary,
+    values: Sequence[tuple[float, float]],
+) -> None:
     """One curve; a method without steps is a dashed line across."""
     colour = _COLOURS.get(curve.method)
-    pairs = [mean_interval(column) for column in values.unbind(-1)]
-    mean = [pair[0] for pair in pairs]
+    mean = [value for value, _ in values]
     if len(mean) == 1:
         axes.axhline(mean[0], color=colour, linestyle="--", label=curve.method)
         return
-    milliseconds = (1000 * curve.seconds).tolist()
-    axes.plot(milliseconds, mean, color=colour, label=curve.method)
-    low = [middle - half for middle, half in pairs]
-    high = [middle + half for middle, half in pairs]
-    axes.fill_between(milliseconds, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(curve.milliseconds, mean, color=colour, label=curve.method)
+    low, high = ([middle + sign * half for middle, half in values] for sign in (-1, 1))
+    axes.fill_between(curve.milliseconds, low, high, color=colour, alpha=0.2, linewidth=0)

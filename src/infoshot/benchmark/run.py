@@ -71,7 +71,28 @@ def run_cell(
     features_digest: str = "",
     on_progress: Callable[[int], None] = lambda n_done: None,
 ) -> ResultRow:
-    """Accuracy of one method on one kind of task.
+    """Accuracy of one method on one kind of task; see :func:`score_cell`."""
+    row, _ = score_cell(
+        table,
+        method,
+        protocol,
+        features_name=features_name,
+        features_digest=features_digest,
+        on_progress=on_progress,
+    )
+    return row
+
+
+def score_cell(
+    table: FeatureTable,
+    method: Method,
+    protocol: Protocol,
+    *,
+    features_name: str = "",
+    features_digest: str = "",
+    on_progress: Callable[[int], None] = lambda n_done: None,
+) -> tuple[ResultRow, Tensor]:
+    """Accuracy of one method on one kind of task, and of every single task.
 
     Parameters
     ----------
@@ -83,6 +104,10 @@ def run_cell(
         What the row says about the features.
     on_progress
         Called with the number of tasks that were finished since the last call.
+
+    Returns
+    -------
+    The row, and the accuracies of the tasks between 0 and 1, shape ``(task,)``.
     """
     protocol.validate(table, method)
     prepared = _prepared(table, method, protocol)
@@ -95,7 +120,7 @@ def run_cell(
         on_progress(len(chunk_scores.accuracy))
     seconds = _synchronised_clock(protocol.device) - start
     spec = protocol.spec
-    return ResultRow(
+    row = ResultRow(
         method=method.name,
         ways=spec.n_way,
         shots=spec.n_shot,
@@ -115,6 +140,7 @@ def run_cell(
         settings={"preparation": method.preparation, **method.solver.settings()},
         environment=environment(protocol.device),
     )
+    return row, torch.cat([part.accuracy for part in scores])
 
 
 def _summary(scores: Sequence[_Scores]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from infoshot.cli import bench, data, demo, extract, methods, solve, train
+from infoshot.cli import bench, data, demo, extract, methods, reproduce, solve, train
 from infoshot.cli.console import complain, stdout
 from infoshot.errors import InfoshotError
 from infoshot.version import __version__
@@ -70,6 +70,7 @@ app.add_typer(data.data, name="data")
 app.command("train")(train.train_backbone)
 app.command("extract")(extract.extract)
 app.command("bench")(bench.bench)
+app.command("reproduce")(reproduce.reproduce)
 app.command("solve")(solve.solve_file)
 app.command("methods")(methods.list_methods)
 

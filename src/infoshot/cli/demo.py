@@ -67,10 +67,11 @@ def demo(
         print_table(*result_table([row for row in rows if row.regime == regime]), title=title)
     console.print("Solving some tasks step by step for the figure ...")
     curves = [
-        convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS) for name in _TASKS
+        convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS).summary()
+        for name in _TASKS
     ]
     figure = out / "convergence.png"
     title = f"5-way 1-shot, mini-ImageNet test classes: mean and 95% band of {_CURVE_TASKS} tasks"
-    plot_convergence(curves, figure, title)
+    plot_convergence(curves, [figure], title)
     console.print(f"Accuracy and mutual information against time: {figure}")
     console.print(_NEXT, soft_wrap=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from infoshot import checks
-from infoshot.backbones import Backbone
+from infoshot.backbones import Backbone, InputSpec
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.data.datasets import ImageSplit
 from infoshot.data.decoded import channels_first, published_crop
@@ -147,9 +147,13 @@ def extract_features(
 
 def encode(backbone: Backbone, images: Tensor) -> Tensor:
     """Features of a batch of crops, uint8, float32."""
-    spec = backbone.input_spec
+    return backbone(prepared_images(images, backbone.input_spec)).float()  # type: ignore[no-any-return]
+
+
+def prepared_images(images: Tensor, spec: InputSpec) -> Tensor:
+    """Crops, uint8, as a network wants them: float32, centred and scaled, channels last."""
     x = (images.float() / 255).to(memory_format=torch.channels_last)
-    return backbone(network_input(x, spec.mean, spec.std)).float()  # type: ignore[no-any-return]
+    return network_input(x, spec.mean, spec.std)
 
 
 def provenance(

@@ -1,0 +1,1 @@
+"""The tables of the paper, made again and laid beside the printed ones."""

@@ -1,0 +1,35 @@
+"""Run-times and convergence of a report, measured once and kept with the other results."""
+
+import dataclasses
+
+from infoshot.benchmark.convergence import convergence_curve
+from infoshot.data import TaskSpec
+from infoshot.reproduce.run_times import run_times
+from infoshot.reproduce.store import Store
+from infoshot.solvers import METHODS
+from infoshot.types import FeatureTable
+
+_CURVES, _CURVE_TASKS = ("tim-adm", "tim-gd"), 128
+
+
+def add_run_times(store: Store, table: FeatureTable, device: str) -> None:
+    """Measure how long a task takes, unless that is there already."""
+    if "run_times" not in store.extra:
+        store.extra["run_times"] = run_times(table, device)
+        store.write()
+
+
+def add_convergence(store: Store, table: FeatureTable, device: str) -> None:
+    """Solve some tasks step by step, unless that is there already."""
+    if "figure1" in store.extra:
+        return
+    moved = dataclasses.replace(
+        table, features=table.features.to(device), labels=table.labels.to(device)
+    )
+    store.extra["figure1"] = [
+        dataclasses.asdict(
+            convergence_curve(moved, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS).summary()
+        )
+        for name in _CURVES
+    ]
+    store.write()

@@ -1,0 +1,86 @@
+"""What the paper finds, checked on the numbers that were run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from infoshot.reproduce.experiments import LOSSES, NOT_LINEARISED
+
+Means = Mapping[tuple[str, str, str, int], float]  # (method, parameters, loss, shots) -> percent
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """A statement, whether it holds here (``None``: not run), and the numbers behind it."""
+
+    statement: str
+    holds: bool | None
+    numbers: str
+
+
+def orderings(means: Means, times: Sequence[Mapping[str, Any]]) -> list[Ordering]:
+    """Every statement of the paper about its own method."""
+    full = "CE-H(Y)+H(Y|X)"
+    found = []
+    for method in ("TIM-ADM", "TIM-GD"):
+        order = (full, "CE-H(Y)", "CE", "CE+H(Y|X)")
+        found.append(
+            _compare(
+                f"{method} over W, 1-shot: {' > '.join(order)}",
+                [means.get((method, "W", loss, 1)) for loss in order],
+                lambda v: all(a > b for a, b in pairwise(v)),
+            )
+        )
+        found.append(
+            _compare(
+                f"{method} over W, 1-shot: without the marginal entropy accuracy collapses (ten "
+                "points or more below CE)",
+                [means.get((method, "W", loss, 1)) for loss in ("CE+H(Y|X)", "CE")],
+                lambda v: v[0] < v[1] - 10,
+            )
+        )
+    found += [
+        _compare(
+            f"TIM-ADM and TIM-GD are within 1 point of each other, {shots}-shot",
+            [means.get((name, "W", full, shots)) for name in ("TIM-ADM", "TIM-GD")],
+            lambda v: abs(v[0] - v[1]) < 1,
+        )
+        for shots in (1, 5)
+    ]
+    found += [
+        _compare(
+            f"TIM-ADM loses without its linearised term, {shots}-shot",
+            [means.get(("TIM-ADM", "W", loss, shots)) for loss in (full, NOT_LINEARISED)],
+            lambda v: v[0] > v[1],
+        )
+        for shots in (1, 5)
+    ]
+    found += [
+        _compare(
+            f"Fine-tuning the whole network does not beat W alone, {loss}, {shots}-shot",
+            [means.get(("TIM-GD", parameters, loss, shots)) for parameters in ("phi+W", "W")],
+            lambda v: v[0] <= v[1],
+        )
+        for loss in list(LOSSES)[-1:]
+        for shots in (1, 5)
+    ]
+    return [*found, _speed(times)]
+
+
+def _compare(
+    statement: str, values: Sequence[float | None], test: Callable[[list[float]], bool]
+) -> Ordering:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return Ordering(statement, None, "not run")
+    return Ordering(statement, test(known), ", ".join(f"{value:.2f}" for value in known))
+
+
+def _speed(times: Sequence[Mapping[str, Any]]) -> Ordering:
+    statement = "TIM-ADM is at least 10 times faster than TIM-GD, a task alone"
+    seconds = {entry["method"]: entry["alone_s"] for entry in times}
+    if not {"TIM-ADM", "TIM-GD"} <= set(seconds):
+        return Ordering(statement, None, "not run")
+    ratio = seconds["TIM-GD"] / seconds["TIM-ADM"]
+    return Ordering(statement, ratio >= 10, f"{ratio:.1f} times")

@@ -1,0 +1,126 @@
+"""The files of a report: tables as Markdown and LaTeX, figures, and one page that holds it all."""
+
+from collections.abc import Sequence
+
+from infoshot.atomic import write_atomically
+from infoshot.benchmark.convergence import CurveSummary
+from infoshot.benchmark.plots import plot_convergence
+from infoshot.report import Picture, Section, Table, Text, page
+from infoshot.reproduce.experiments import EXPERIMENTS
+from infoshot.reproduce.orderings import Ordering, orderings
+from infoshot.reproduce.run import Plan, PlannedCell
+from infoshot.reproduce.store import Store
+from infoshot.reproduce.tables import (
+    latex,
+    markdown,
+    means_of,
+    ordering_table,
+    published_table,
+    run_tables,
+)
+
+_TITLE = "Transductive Information Maximization for Few-Shot Learning, reproduced"
+
+
+def write_report(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> None:
+    """Write everything that can be looked at, from what the store holds."""
+    found = orderings(
+        means_of(planned, store, store.sources[0].digest), store.extra.get("run_times", [])
+    )
+    tables = {name: run_tables(name, planned, store) for name in plan.experiments}
+    timeless = [item for item in found if "faster" not in item.statement]
+    parts = [table for name in plan.experiments for table in tables[name]]
+    parts.append(ordering_table(timeless))
+    parts += [published_table(name) for name in plan.experiments if name != "figure1"]
+    write_atomically(store.folder / "tables.md", "\n".join(markdown(table) for table in parts))
+    write_atomically(store.folder / "tables.tex", "\n".join(latex(table) for table in parts))
+    figure = _figure(store)
+    sections = [_summary(store, found)]
+    for name in plan.experiments:
+        sections.append(_section(name, tables[name], store, figure))
+    sections.append(_environment(store))
+    write_atomically(
+        store.folder / "report.html", page(_TITLE, sections, subtitle=_subtitle(store))
+    )
+
+
+def _subtitle(store: Store) -> str:
+    return "InfoShot on " + ", ".join(source.name for source in store.sources)
+
+
+def _summary(store: Store, found: Sequence[Ordering]) -> Section:
+    n_failed = sum(item.holds is False for item in found)
+    verdict = (
+        "Every finding of the paper that was run holds on these features."
+        if not n_failed
+        else f"{n_failed} findings of the paper do not hold on these features; see below."
+    )
+    text = Text(
+        [
+            verdict,
+            "Numbers marked as published are the paper's. They were computed by its authors on "
+            "features of their own, so a difference in absolute accuracy says more about the "
+            "features than about the method; compare the gains.",
+        ]
+    )
+    return Section("Findings", [text, ordering_table(found)])
+
+
+def _section(name: str, tables: Sequence[Table], store: Store, figure: Picture | None) -> Section:
+    title = f"{_numbered(name)}: {EXPERIMENTS[name]}"
+    if name == "figure1":
+        return Section(title, [figure] if figure else [Text(["Not run."])])
+    parts: list[Table | Text | Picture] = list(tables)
+    if name == "table5":
+        parts += [_time_table(store)]
+    elif not tables:
+        parts.append(Text(["Not run: features of this data set were not given."]))
+    return Section(title, [*parts, published_table(name)])
+
+
+def _numbered(name: str) -> str:
+    return f"{name[:-1].capitalize()} {name[-1]}"
+
+
+def _time_table(store: Store) -> Table:
+    return Table(
+        ["method", "a task alone", "per task in a batch", "tasks in the batch", "device"],
+        [
+            [
+                entry["method"],
+                f"{1000 * entry['alone_s']:.3g} ms",
+                f"{1000 * entry['batched_s']:.3g} ms",
+                str(entry["batch"]),
+                entry["device"],
+            ]
+            for entry in store.extra.get("run_times", [])
+        ],
+        "Run-times per 5-way 5-shot task, run here",
+        "Solving only: features are given, tasks drawn before, nothing is scored; warmed up, the "
+        "device waited for, the median of several. On a CPU one core.",
+    )
+
+
+def _figure(store: Store) -> Picture | None:
+    entries = store.extra.get("figure1", [])
+    if not entries:
+        return None
+    curves = [CurveSummary(**entry) for entry in entries]
+    png = store.folder / "figure1.png"
+    n_tasks = curves[0].n_tasks
+    title = f"5-way 1-shot, mean and 95% band of {n_tasks} tasks"
+    plot_convergence(curves, [png, png.with_suffix(".svg")], title)
+    ends = ", ".join(f"{curve.method} ends at {curve.accuracy[-1][0]:.1f}%" for curve in curves)
+    return Picture(
+        png.read_bytes(),
+        alt=f"Accuracy and mutual information against time per task; {ends}.",
+        caption="Accuracy of the queries and mutual information between queries and predictions "
+        "(alpha = 1) while a solve runs, against time per task on a logarithmic axis.",
+    )
+
+
+def _environment(store: Store) -> Section:
+    row = next(iter(store.rows.values()), None)
+    known = [] if row is None else [[key, str(value)] for key, value in row["environment"].items()]
+    features = [["features", f"{source.name} (sha256 {source.digest})"] for source in store.sources]
+    return Section("Environment", [Table(["", ""], [*features, *known], "Where this was run")])

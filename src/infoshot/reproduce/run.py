@@ -1,0 +1,105 @@
+"""Which cells are run on which features, checked before any work, and the running of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from infoshot.benchmark import Protocol, score_cell
+from infoshot.data import TaskSpec
+from infoshot.errors import DataError
+from infoshot.reproduce.experiments import GRADIENT, QUERIES, Cell, cells
+from infoshot.reproduce.store import Source, Store, cell_key, row_entry
+from infoshot.types import FeatureTable
+
+SHIFTED = "mini-to-cub"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to run, and how.
+
+    Methods of hundreds of gradient steps run ``n_gradient_tasks`` tasks, all others ``n_tasks``.
+    """
+
+    experiments: Sequence[str]
+    n_tasks: int = 10_000
+    n_gradient_tasks: int = 300
+    seed: int = 0
+    device: str = "cpu"
+
+    def protocol(self, cell: Cell) -> Protocol:
+        """How a cell is evaluated."""
+        n_tasks = self.n_gradient_tasks if cell.run in GRADIENT else self.n_tasks
+        spec = TaskSpec(n_way=cell.ways, n_shot=cell.shots, n_query=QUERIES, seed=self.seed)
+        return Protocol(spec=spec, n_tasks=min(n_tasks, self.n_tasks), device=self.device)
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell on one feature file: under which key its result is kept, or why it is not run."""
+
+    cell: Cell
+    source: Source
+    protocol: Protocol
+    key: str
+    not_run: str = ""
+
+
+def plan_cells(plan: Plan, features: Sequence[tuple[Source, FeatureTable]]) -> list[PlannedCell]:
+    """All cells, each with a reason where the features do not allow it.
+
+    Raises
+    ------
+    DataError
+        If not even the 5-way tasks of the paper can be drawn.
+    """
+    planned = []
+    for source, table in features:
+        for experiment in plan.experiments:
+            if (experiment == "table2") != (source.dataset == SHIFTED):
+                continue
+            for cell in cells(experiment):
+                planned.append(_planned(plan, cell, source, table))
+    return planned
+
+
+def _planned(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
+    method, protocol = cell.method(), plan.protocol(cell)
+    key = cell_key(source.digest, method, protocol)
+    reason = ""
+    n_classes = len(table.labels[table.labels >= 0].unique())
+    if method.preparation == "centred-l2" and table.base_mean is None:
+        reason = "the feature file has no base_mean"
+    elif cell.ways > max(5, n_classes):
+        reason = f"{cell.ways} classes are needed, there are {n_classes}"
+    else:
+        try:
+            protocol.validate(table, method)
+        except DataError as error:
+            raise DataError(f"{source.name}: {error}") from error
+    return PlannedCell(cell, source, protocol, key, reason)
+
+
+def run_cells(
+    planned: Sequence[PlannedCell],
+    features: Sequence[tuple[Source, FeatureTable]],
+    store: Store,
+    *,
+    on_cell: Callable[[PlannedCell], None] = lambda cell: None,
+    on_progress: Callable[[int], None] = lambda n_done: None,
+) -> None:
+    """Run what is not there yet; after each cell the folder holds all results so far."""
+    tables = {source.digest: table for source, table in features}
+    for item in planned:
+        if item.not_run or item.key in store.rows:
+            continue
+        on_cell(item)
+        cell, source = item.cell, item.source
+        row, accuracies = score_cell(
+            tables[source.digest],
+            cell.method(),
+            item.protocol,
+            features_name=source.name,
+            features_digest=source.digest,
+            on_progress=on_progress,
+        )
+        store.add(item.key, row_entry(row), accuracies)

@@ -1,0 +1,135 @@
+"""Results on disk, cell by cell: what was computed under the same digests is not computed again."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from infoshot.atomic import write_atomically
+from infoshot.benchmark import Protocol
+from infoshot.errors import DataError
+from infoshot.solvers import Method
+from infoshot.types import ResultRow
+
+_FORMAT = "infoshot.reproduce/1"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A feature file that is evaluated, and what is known of it."""
+
+    name: str
+    digest: str
+    dataset: str
+    backbone: str
+
+
+@dataclass
+class Store:
+    """The folder of a report: ``results.json`` and ``accuracies.safetensors``.
+
+    Both are written whole after every cell, the accuracies first, so a cell counts as computed only
+    if it is in both.
+    """
+
+    folder: Path
+    sources: Sequence[Source]
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    accuracies: dict[str, Tensor] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Take up what an earlier run of the same features left.
+
+        Raises
+        ------
+        DataError
+            If the folder holds results of something else; nothing is overwritten.
+        """
+        path = self.folder / "results.json"
+        if not path.exists():
+            return
+        try:
+            document = json.loads(path.read_text())
+            sources = [Source(**entry) for entry in document["features"]]
+            rows, extra = document["rows"], document["extra"]
+            format_name = document["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}: not a result of this command, so it is left alone; choose another folder "
+                "for --out."
+            ) from error
+        if format_name != _FORMAT or sources != list(self.sources):
+            names = ", ".join(source.name for source in sources)
+            raise DataError(
+                f"{path}: holds results of other features ({names}), which would be lost; choose "
+                "another folder for --out."
+            )
+        self.accuracies = _read_accuracies(self.folder / "accuracies.safetensors")
+        self.rows = {row["key"]: row for row in rows if row["key"] in self.accuracies}
+        self.extra = extra
+
+    def add(self, key: str, row: Mapping[str, Any], accuracies: Tensor) -> None:
+        """Keep one more cell."""
+        self.rows[key] = {"key": key, **row}
+        self.accuracies[key] = accuracies.to(torch.float32).contiguous()
+        self.write()
+
+    def write(self) -> None:
+        """Write both files anew."""
+        write_atomically(self.folder / "accuracies.safetensors", save(self.accuracies))
+        document = {
+            "format": _FORMAT,
+            "features": [dataclasses.asdict(source) for source in self.sources],
+            "rows": list(self.rows.values()),
+            "extra": self.extra,
+        }
+        text = json.dumps(_plain(document), indent=1, allow_nan=False)
+        write_atomically(self.folder / "results.json", text + "\n")
+
+
+def cell_key(digest: str, method: Method, protocol: Protocol) -> str:
+    """Digest of all that the numbers of a cell depend on."""
+    spec = protocol.spec
+    parts = [
+        digest,
+        method.name,
+        method.preparation,
+        method.solver.settings(),
+        [spec.n_way, spec.n_shot, spec.n_query, spec.seed, str(spec.regime)],
+        protocol.n_tasks,
+        str(protocol.dtype),
+        protocol.device.split(":")[0],
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def row_entry(row: ResultRow, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any plain value
+    """A row as JSON has it, with what the paper adds."""
+    entry: dict[str, Any] = _plain({**more, **dataclasses.asdict(row)})
+    return entry
+
+
+def _read_accuracies(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError):
+        return {}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any plain value
+    """Numbers that are not known as null, mappings and sequences as JSON's."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
