@@ -218,15 +218,18 @@ def test_orderings_say_when_they_do_not_hold():
     good = dict(
         zip(("CE-H(Y)+H(Y|X)", "CE-H(Y)", "CE", "CE+H(Y|X)"), (70, 65, 60, 40), strict=True)
     )
-    means = {("TIM-ADM", "W", loss, 1): float(value) for loss, value in good.items()}
+    means = {
+        ("TIM-ADM", "W", loss, 1): torch.full((3,), value / 100) for loss, value in good.items()
+    }
+    means["TIM-ADM", "W", "CE", 1] = torch.tensor([0.6, 0.6, 0.6, 0.0])  # one task too many
     times = [{"method": "TIM-ADM", "alone_s": 1.0}, {"method": "TIM-GD", "alone_s": 9.0}]
     found = {item.statement: item.holds for item in orderings(means, times)}
     assert found["TIM-ADM over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"] is True
     assert found["TIM-GD over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"] is None
     assert found["TIM-ADM is at least 10 times faster than TIM-GD, a task alone"] is False
-    means["TIM-ADM", "W", "CE", 1] = 66.0
+    means["TIM-ADM", "W", "CE", 1] = torch.tensor([0.66])
     assert orderings(means, times)[0].holds is False
-    assert orderings(means, times)[0].numbers == "70.00, 65.00, 66.00, 40.00"
+    assert orderings(means, times)[0].numbers == "70.00, 65.00, 66.00, 40.00 (1 tasks)"
 
 
 def test_default_features_are_known_to_the_paper():

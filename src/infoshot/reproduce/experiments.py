@@ -1,8 +1,8 @@
 """The paper's experiments as data: the cells of its tables that can be run on features.
 
-Names are the paper's: ``table1`` state of the art, ``table2`` domain shift, ``table3`` more classes,
-``table4`` ablation, ``table5`` run-times, ``figure1`` convergence. A cell says what is run and under
-which name the paper reports it; what was published is in ``published.csv``.
+Names are the paper's: ``table1`` state of the art, ``table2`` domain shift, ``table3`` more
+classes, ``table4`` ablation, ``table5`` run-times, ``figure1`` convergence. A cell says what is run
+and under which name the paper reports it; what was published is in ``published.csv``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,28 +82,26 @@ class Cell:
         )
 
 
-def cells(experiment: str) -> Iterator[Cell]:
+def cells(experiment: str) -> list[Cell]:
     """The cells of an experiment, in the paper's order; none for run-times and figures."""
-    if experiment == "table1":
-        for name, run in _TABLE1.items():
-            for shots in (1, 5):
-                yield Cell(experiment=experiment, paper_method=name, run=run, shots=shots)
-    elif experiment == "table2":
-        for name in _TABLE2:
-            yield Cell(experiment=experiment, paper_method=name, run=_RUN[name], shots=5)
-    elif experiment == "table3":
-        for name in _TABLE3:
-            for ways in (10, 20):
-                for shots in (1, 5):
-                    yield Cell(
-                        experiment=experiment,
-                        paper_method=name,
-                        run=_RUN[name],
-                        ways=ways,
-                        shots=shots,
-                    )
-    elif experiment == "table4":
-        yield from _ablation()
+    return {
+        "table1": [
+            Cell(experiment="table1", paper_method=name, run=run, shots=shots)
+            for name, run in _TABLE1.items()
+            for shots in (1, 5)
+        ],
+        "table2": [
+            Cell(experiment="table2", paper_method=name, run=_RUN[name], shots=5)
+            for name in _TABLE2
+        ],
+        "table3": [
+            Cell(experiment="table3", paper_method=name, run=_RUN[name], ways=ways, shots=shots)
+            for name in _TABLE3
+            for ways in (10, 20)
+            for shots in (1, 5)
+        ],
+        "table4": list(_ablation()),
+    }.get(experiment, [])
 
 
 def _ablation() -> Iterator[Cell]:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from torch import Tensor
+
 from infoshot.reproduce.experiments import LOSSES, NOT_LINEARISED
 
-Means = Mapping[tuple[str, str, str, int], float]  # (method, parameters, loss, shots) -> percent
+# Accuracy of every task, by method, parameters, loss and shots.
+Accuracies = Mapping[tuple[str, str, str, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,8 @@ class Ordering:
     numbers: str
 
 
-def orderings(means: Means, times: Sequence[Mapping[str, Any]]) -> list[Ordering]:
-    """Every statement of the paper about its own method."""
+def orderings(accuracies: Accuracies, times: Sequence[Mapping[str, Any]]) -> list[Ordering]:
+    """Every statement of the paper about its own method, compared on the same tasks."""
     full = "CE-H(Y)+H(Y|X)"
     found = []
     for method in ("TIM-ADM", "TIM-GD"):
@@ -28,7 +31,7 @@ def orderings(means: Means, times: Sequence[Mapping[str, Any]]) -> list[Ordering
         found.append(
             _compare(
                 f"{method} over W, 1-shot: {' > '.join(order)}",
-                [means.get((method, "W", loss, 1)) for loss in order],
+                [accuracies.get((method, "W", loss, 1)) for loss in order],
                 lambda v: all(a > b for a, b in pairwise(v)),
             )
         )
@@ -36,14 +39,14 @@ def orderings(means: Means, times: Sequence[Mapping[str, Any]]) -> list[Ordering
             _compare(
                 f"{method} over W, 1-shot: without the marginal entropy accuracy collapses (ten "
                 "points or more below CE)",
-                [means.get((method, "W", loss, 1)) for loss in ("CE+H(Y|X)", "CE")],
+                [accuracies.get((method, "W", loss, 1)) for loss in ("CE+H(Y|X)", "CE")],
                 lambda v: v[0] < v[1] - 10,
             )
         )
     found += [
         _compare(
             f"TIM-ADM and TIM-GD are within 1 point of each other, {shots}-shot",
-            [means.get((name, "W", full, shots)) for name in ("TIM-ADM", "TIM-GD")],
+            [accuracies.get((name, "W", full, shots)) for name in ("TIM-ADM", "TIM-GD")],
             lambda v: abs(v[0] - v[1]) < 1,
         )
         for shots in (1, 5)
@@ -51,7 +54,7 @@ def orderings(means: Means, times: Sequence[Mapping[str, Any]]) -> list[Ordering
     found += [
         _compare(
             f"TIM-ADM loses without its linearised term, {shots}-shot",
-            [means.get(("TIM-ADM", "W", loss, shots)) for loss in (full, NOT_LINEARISED)],
+            [accuracies.get(("TIM-ADM", "W", loss, shots)) for loss in (full, NOT_LINEARISED)],
             lambda v: v[0] > v[1],
         )
         for shots in (1, 5)
@@ -59,7 +62,7 @@ def orderings(means: Means, times: Sequence[Mapping[str, Any]]) -> list[Ordering
     found += [
         _compare(
             f"Fine-tuning the whole network does not beat W alone, {loss}, {shots}-shot",
-            [means.get(("TIM-GD", parameters, loss, shots)) for parameters in ("phi+W", "W")],
+            [accuracies.get(("TIM-GD", parameters, loss, shots)) for parameters in ("phi+W", "W")],
             lambda v: v[0] <= v[1],
         )
         for loss in list(LOSSES)[-1:]
@@ -69,12 +72,15 @@ def orderings(means: Means, times: Sequence[Mapping[str, Any]]) -> list[Ordering
 
 
 def _compare(
-    statement: str, values: Sequence[float | None], test: Callable[[list[float]], bool]
+    statement: str, accuracies: Sequence[Tensor | None], test: Callable[[list[float]], bool]
 ) -> Ordering:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    known = [tasks for tasks in accuracies if tasks is not None]
+    if len(known) < len(accuracies):
         return Ordering(statement, None, "not run")
-    return Ordering(statement, test(known), ", ".join(f"{value:.2f}" for value in known))
+    n_tasks = min(len(tasks) for tasks in known)
+    means = [100 * float(tasks[:n_tasks].double().mean()) for tasks in known]
+    numbers = ", ".join(f"{mean:.2f}" for mean in means)
+    return Ordering(statement, test(means), f"{numbers} ({n_tasks:,} tasks)")
 
 
 def _speed(times: Sequence[Mapping[str, Any]]) -> Ordering:

@@ -11,9 +11,9 @@ from infoshot.reproduce.orderings import Ordering, orderings
 from infoshot.reproduce.run import Plan, PlannedCell
 from infoshot.reproduce.store import Store
 from infoshot.reproduce.tables import (
+    ablation_accuracies,
     latex,
     markdown,
-    means_of,
     ordering_table,
     published_table,
     run_tables,
@@ -25,7 +25,8 @@ _TITLE = "Transductive Information Maximization for Few-Shot Learning, reproduce
 def write_report(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> None:
     """Write everything that can be looked at, from what the store holds."""
     found = orderings(
-        means_of(planned, store, store.sources[0].digest), store.extra.get("run_times", [])
+        ablation_accuracies(planned, store, store.sources[0].digest),
+        store.extra.get("run_times", []),
     )
     tables = {name: run_tables(name, planned, store) for name in plan.experiments}
     timeless = [item for item in found if "faster" not in item.statement]

@@ -6,7 +6,7 @@ from typing import Any
 from infoshot.benchmark.tables import with_interval
 from infoshot.report import Strong, Table
 from infoshot.reproduce.experiments import EXPERIMENTS, Cell
-from infoshot.reproduce.orderings import Means, Ordering
+from infoshot.reproduce.orderings import Accuracies, Ordering
 from infoshot.reproduce.published import Published, published_rows
 from infoshot.reproduce.run import PlannedCell
 from infoshot.reproduce.store import Store
@@ -58,7 +58,7 @@ def published_table(experiment: str) -> Table:
     columns = list(dict.fromkeys(_column(row) for row in rows))
     lines: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
-        value = f"{row.value:g} s" if experiment == "table5" else f"{row.value:g}"
+        value = f"{row.value:g} s" if experiment == "table5" else _printed(row.value)
         lines.setdefault(_published_line(row), {})[_column(row)] = value
     with_loss = any(row.loss for row in rows)
     header = ["method", "backbone", "transductive", *(["parameters", "loss"] if with_loss else [])]
@@ -83,12 +83,15 @@ def ordering_table(found: Iterable[Ordering]) -> Table:
     )
 
 
-def means_of(planned: Iterable[PlannedCell], store: Store, digest: str) -> Means:
-    """Accuracies of the ablation, by method, parameters, loss and shots."""
+def ablation_accuracies(planned: Iterable[PlannedCell], store: Store, digest: str) -> Accuracies:
+    """Accuracies of the ablation's tasks, by method, parameters, loss and shots."""
     return {
-        (item.cell.paper_method, item.cell.parameters, item.cell.loss, item.cell.shots): store.rows[
-            item.key
-        ]["mean"]
+        (
+            item.cell.paper_method,
+            item.cell.parameters,
+            item.cell.loss,
+            item.cell.shots,
+        ): store.accuracies[item.key]
         for item in planned
         if item.cell.experiment == "table4"
         and item.source.digest == digest
@@ -153,7 +156,7 @@ def _line(
 def _numbers(item: PlannedCell, store: Store) -> list[str]:
     """Ours, published, difference."""
     published = item.cell.published(item.source.dataset, item.source.backbone)
-    printed = "" if published is None else f"{published:g}"
+    printed = "" if published is None else _printed(published)
     row: Mapping[str, Any] | None = store.rows.get(item.key)
     if row is None:
         return [f"not run: {item.not_run}" if item.not_run else "not run", printed, ""]
@@ -171,15 +174,20 @@ def _published_line(row: Published) -> tuple[str, ...]:
 
 def _column(row: Published) -> str:
     ways = "" if row.ways == 5 else f"{row.ways}-way "
-    return f"{_DATASETS[row.dataset]} {ways}{row.shots}-shot"
+    return f"{_DATASETS[row.dataset]}\n{ways}{row.shots}-shot"
+
+
+def _printed(value: float) -> str:
+    """An accuracy as the paper prints it: one digit after the point, two where it has two."""
+    return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
 
 def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|")
+    return cell.replace("|", "\\|").replace("\n", " ")
 
 
 def _tex(text: str) -> str:
-    replaced = text.replace("±", r"$\pm$").replace("->", r"$\rightarrow$")
+    replaced = text.replace("\n", " ").replace("±", r"$\pm$").replace("->", r"$\rightarrow$")
     for character in "%&#_{}":
         replaced = replaced.replace(character, f"\\{character}")
     return replaced
