@@ -15,7 +15,7 @@ check: .venv/.dev  ## everything that must hold before a change lands: what CI r
 
 perf: .venv/.perf  ## speed as ratios; make perf OUT=results/perf.json keeps them
 	$(BIN)/python -m pytest perf -o addopts="" --benchmark-disable-gc --benchmark-columns=min,mean $(if $(OUT),--out $(OUT))
-	$(BIN)/python -m perf.ten_thousand_tasks
+	$(BIN)/python -m perf.whole_evaluation
 
 slow: .venv/.dev  ## proofs that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow

@@ -177,8 +177,9 @@ def test_saving_before_fitting_is_refused(tmp_path):
 BAD = {
     "one class": ({}, [0, 0, -1, -1], "at least two classes; got 1 class "),
     "all unlabelled": ({}, [-1, -1, -1, -1], "at least two classes; got 0 classes"),
+    "no method": ({"method": None}, [0, 1, -1, -1], "method must be a name; got None"),
     "unknown method": ({"method": "tim"}, [0, 1, -1, -1], "Unknown method 'tim'"),
-    "method without weights": ({"method": "pt-map"}, [0, 1, -1, -1], "method 'pt-map' leaves no class weights for new samples"),
+    "method without weights": ({"method": "pt-map"}, [0, 1, -1, -1], "method 'pt-map' answers for its queries only"),
     "setting of another method": ({"class_prior": [1, 1]}, [0, 1, -1, -1], "class_prior is not a setting of the method 'tim-auto'; these have it:"),
     "no steps": ({"n_steps": 0}, [0, 1, -1, -1], "n_steps must be a whole number of at least 1"),
     "negative temperature": ({"temperature": -1.0}, [0, 1, 0, 1], "temperature must be a finite number above 0"),
@@ -301,4 +302,4 @@ def test_default_is_safe_where_one_class_is_most_of_the_pile(digits):
     auto, note = share_of_threes("tim-auto")
     assert auto > share_of_threes("prototype")[0]
     assert share_of_threes("tim-adm")[0] < 0.3 < 0.8 < auto
-    assert "uneven" in note
+    assert "left to the queries" in note

@@ -39,7 +39,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Rows of ``X`` whose label is -1 (or ``None`` among string labels) are unlabelled. ``fit`` finds
     class weights that classify the labelled rows rightly and the unlabelled ones confidently; how
     frequent the classes are among these it decides from the features, unless another method is
-    chosen. Without unlabelled rows it is the nearest class mean.
+    chosen. Without unlabelled rows it is the nearest class mean (shrunken with ``tim-auto``).
 
     Every parameter but ``method`` and ``normalize`` is a setting of the method: ``None`` leaves the
     method's own default, a value for a setting that the method does not have is an error.
@@ -47,7 +47,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method
-        ``"tim-auto"`` (safe for any class balance), ``"tim-adm"`` (expects equally frequent
+        ``"tim-auto"`` (for any class balance), ``"tim-adm"`` (expects equally frequent
         classes, or ``class_prior``), ``"prototype"`` (looks at every sample by itself), or any
         other method of ``infoshot methods`` that classifies new samples.
     temperature
@@ -80,7 +80,11 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     note_ : str
         What the method decided about these rows and why, in words; empty if it says nothing.
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The learned class weights, which ``predict`` uses for new samples.
+        The learned class weights, which ``predict`` uses for new samples. ``tim-auto`` also
+        looks at neighbours in ``fit``, so its ``transduction_`` can differ from what ``predict``
+        says of the same rows.
+    temperature_ : float
+        Factor on similarities in the probabilities of ``predict_proba``.
     n_iter_ : int
         Steps taken.
 
@@ -168,7 +172,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         w = numeric_tensor("prototypes_", self.prototypes_).unsqueeze(0)
         z = numeric_tensor("X", self._features(features)).to(w).unsqueeze(0)
-        probabilities: Array = self._solver().classify(z, w)[0].exp().numpy()
+        solver = self._solver().with_settings(temperature=self.temperature_)
+        probabilities: Array = solver.classify(z, w)[0].exp().numpy()
         return probabilities
 
     def predict(self, X: ArrayLike) -> Array:
@@ -185,6 +190,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "classes_dtype": self.classes_.dtype.str,
             "n_iter": self.n_iter_,
             "note": self.note_,
+            "temperature": self.temperature_,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
         tensors = {
@@ -227,6 +233,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classifier.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
         classifier.label_distributions_ = distributions
         classifier.outlier_scores_, classifier.note_ = scores, fitted["note"]
+        classifier.temperature_ = fitted["temperature"]
         classifier.transduction_ = classifier.classes_[distributions.argmax(1)]
         return classifier
 
@@ -265,6 +272,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        self.temperature_ = float(solver.reporting_temperature(tasks))
         self.note_ = solution.notes[0] if solution.notes and n_qry else ""
         return (
             solution.probabilities[0, :n_qry].numpy(),
@@ -274,10 +282,12 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _solver(self) -> Solver[Any]:
         """The solver with this estimator's parameters."""
         allowed = [name for name, method in METHODS.items() if method.inductive]
+        if not isinstance(self.method, str):
+            raise InvalidArgumentError(f"method must be a name; got {self.method!r}.")
         if self.method in METHODS and self.method not in allowed:
             raise InvalidArgumentError(
-                f"method '{self.method}' leaves no class weights for new samples, so it cannot be "
-                f"an estimator; use 'infoshot solve --method {self.method}', or one of: "
+                f"method '{self.method}' answers for its queries only, so it cannot be an "
+                f"estimator; use 'infoshot solve --method {self.method}', or one of: "
                 f"{', '.join(allowed)}."
             )
         if self.method not in allowed:

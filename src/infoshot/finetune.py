@@ -18,8 +18,8 @@ Dropout stays off: the published networks have none, and an answer should not de
 
 Cost: a step is a forward and a backward pass of all images of the task, three times the operations
 of extracting them: for ResNet-18 at 84 pixels 23 GFLOP per image, 58 TFLOP per 5-way 5-shot task of
-25 steps, where TIM-GD over W needs a thousandth of that. Without entropies in the loss the queries
-pass once only, as their passes in between would change nothing.
+25 steps, where the thousand steps of TIM-GD over W take 1 GFLOP. Without entropies in the loss the
+queries pass once only, as their passes in between would change nothing.
 
 Reference: [Boudiaf2020]_ in ``solvers/objective.py``, the rows {phi, W} of its ablation, with the
 optimisation of G. S. Dhillon, P. Chaudhari, A. Ravichandran, S. Soatto. A Baseline for Few-Shot

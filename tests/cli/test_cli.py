@@ -108,7 +108,7 @@ def test_solve_labels_the_unlabelled_rows(tmp_path, embedded):
     result = run("solve", "--features", path, "--out", out, "--json", tmp_path / "s.json")
     assert result.exit_code == 0, result.output
     assert "70 rows labelled from 10 with tim-auto" in result.output
-    assert "Rehearsals put" in result.output
+    assert "Rehearsals came out" in result.output
     with out.open() as file:
         lines = list(csv.DictReader(file))
     assert [int(line["row"]) for line in lines] == [*range(5, 40), *range(45, 80)]

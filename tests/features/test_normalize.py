@@ -47,5 +47,7 @@ def test_square_roots_are_taken_where_nothing_is_negative():
 
 def test_negative_features_have_no_square_roots_and_that_is_said():
     table = FeatureTable(torch.tensor([[3.0, -4.0], [4.0, 0.0]]), torch.tensor([0, 1]))
-    with pytest.warns(UserWarning, match=r"not negative; 1 values are, so the roots are left out"):
+    with pytest.warns(
+        UserWarning, match=r"1 values are negative and have none, so the roots are left out"
+    ):
         torch.testing.assert_close(prepare(table, "power-l2"), prepare(table, "l2"))

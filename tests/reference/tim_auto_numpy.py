@@ -42,12 +42,12 @@ def unevenness(p):
 
 
 def tim_auto(z_s, labels, z_q, K, *, n_steps, n_rehearsal_steps, temperature,
-             confidence_temperature, cross_entropy_weight, conditional_entropy_weight,
+             solve_temperature, cross_entropy_weight, conditional_entropy_weight,
              shrinkage, smoothing, n_neighbours):  # fmt: skip
     """Probabilities, weights, outlier scores and the weight that was decided."""
     y, start = one_hot(labels, K), shrunken(z_s, labels, K, shrinkage)
-    settings = (temperature, cross_entropy_weight)
-    w, beta = start, None
+    settings = (solve_temperature, cross_entropy_weight)
+    w, beta, reported = start, None, 100.0
     if len(z_q) >= 2 * K:
         z_q = smoothed(z_q, smoothing, n_neighbours)
         evidence = 0.0
@@ -55,9 +55,10 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_rehearsal_steps, temperature,
             end = alternate(
                 z_s, y, z_q, start, n_rehearsal_steps, *settings, trial, conditional_entropy_weight
             )
-            evidence += weight * unevenness(posterior(z_q, end, temperature))
+            evidence += weight * unevenness(posterior(z_q, end, solve_temperature))
         chance = sum(1 / column.sum() for column in y.T) / K**2 + 1 / len(z_q)
-        beta = min(1.0, max(0.04, 0.8 * np.exp(-14 * evidence / np.sqrt(chance))))
+        beta = max(0.04, 0.8 * np.exp(-14 * evidence / np.sqrt(chance)))
+        reported = temperature * (len(z_s) / K) ** 0.4
         w = alternate(z_s, y, z_q, start, n_steps, *settings, beta, conditional_entropy_weight)
     distance = np.array([min(((x - w_k) ** 2).sum() for w_k in w) for x in z_q])
-    return {"p": posterior(z_q, w, confidence_temperature), "w": w, "outlier": distance, "b": beta}
+    return {"p": posterior(z_q, w, reported), "w": w, "outlier": distance, "b": beta}

@@ -63,7 +63,7 @@ def convergence_curve(
 
     def score(event: StepEvent) -> None:
         ids = event.task_ids
-        scores[ids, event.step] = accuracy(event.log_posterior(), query_labels[ids])
+        scores[ids, event.step] = accuracy(event.log_posterior(), query_labels[ids]).cpu()
 
     solution = solve(method.solver, tasks, record_trace=True, on_step=score)
     trace = solution.trace

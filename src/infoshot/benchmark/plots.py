@@ -65,7 +65,7 @@ def plot_time(rows: Sequence[ResultRow], milliseconds: Mapping[str, float], path
         axes.xaxis.set_major_formatter("{x:g}")
         axes.margins(x=0.18)
         axes.set_title(f"{regime}, {of_panel[0].shots}-shot")
-        axes.set_xlabel("time per task, one CPU core (ms)")
+        axes.set_xlabel("time per balanced task with drawing and scoring, one CPU core (ms)")
         axes.set_ylabel("accuracy (%)")
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=130)
@@ -74,11 +74,13 @@ def plot_time(rows: Sequence[ResultRow], milliseconds: Mapping[str, float], path
 def _label_heights(rows: Sequence[ResultRow], milliseconds: Mapping[str, float]) -> list[float]:
     """Where labels go, from the lowest point up, none over another that is there already."""
     line = (rows[-1].mean - rows[0].mean) / 30
-    taken: list[tuple[float, float, float]] = []  # left, right, height
-    for row in rows:
-        left = math.log10(milliseconds[row.method])
-        right, height = left + 0.1 + 0.028 * len(row.method), row.mean
-        for other_left, other_right, other in sorted(taken, key=lambda label: label[2]):
+    places = [math.log10(milliseconds[row.method]) for row in rows]
+    # What is in the way: left, right, height of all points and of the labels placed so far.
+    points = [(x - 0.03, x + 0.03, row.mean) for x, row in zip(places, rows, strict=True)]
+    taken: list[tuple[float, float, float]] = []
+    for x, row in zip(places, rows, strict=True):
+        left, right, height = x + 0.08, x + 0.1 + 0.028 * len(row.method), row.mean
+        for other_left, other_right, other in sorted(points + taken, key=lambda item: item[2]):
             if left < other_right and other_left < right and abs(height - other) < line:
                 height = other + line
         taken.append((left, right, height))
@@ -101,15 +103,17 @@ def plot_regimes(rows: Sequence[ResultRow], path: Path) -> None:
             [mean[name, regime, shot] - mean["prototype", regime, shot] for regime in regimes]
             for name in methods
         ]
-        axes.imshow(gains, cmap="RdBu", vmin=-30, vmax=30, aspect="auto")
+        image = axes.imshow(gains, cmap="RdBu", vmin=-20, vmax=20, aspect="auto")
         for i, name in enumerate(methods):
             for j, regime in enumerate(regimes):
-                shade = "white" if abs(gains[i][j]) > 21 else "black"
+                shade = "white" if abs(gains[i][j]) > 14 else "black"
                 text = f"{mean[name, regime, shot]:.1f}"
                 axes.text(j, i, text, ha="center", va="center", fontsize=8, color=shade)
         axes.set_xticks(range(len(regimes)), regimes, rotation=35, ha="right", fontsize=8)
         axes.set_yticks(range(len(methods)), methods, fontsize=8)
-        axes.set_title(f"{shot}-shot accuracy (%); blue: above prototypes, red: below", fontsize=9)
+        axes.set_title(f"{shot}-shot accuracy (%)", fontsize=10)
+    bar = figure.colorbar(image, ax=panels, extend="both", shrink=0.6, pad=0.01)
+    bar.set_label("gain over prototypes (points)", fontsize=8)
     figure.savefig(path, dpi=130)
 
 

@@ -75,7 +75,8 @@ def bench(
     ]
     rows = run_cells(table, path, cells, json)
     header, lines = result_table(rows)
-    title = f"{path.name}, {queries} queries per class, {regime}: accuracy in %, 95% interval"
+    amount = "" if regime.startswith("few:") else f"{queries} queries per class, "
+    title = f"{path.name}, {amount}{regime}: accuracy in %, 95% interval"
     print_table(header, lines, title=title)
     if json:
         stdout().print(f"Rows written to {json}")

@@ -18,6 +18,12 @@ _PREPARATION = {
 }
 
 
+_NEW_SAMPLES = {
+    True: "can be classified afterwards (TIMClassifier)",
+    False: "cannot be classified afterwards",
+}
+
+
 def list_methods(
     json: Annotated[Path | None, typer.Option(help="Write the list here as JSON.")] = None,
 ) -> None:
@@ -52,6 +58,7 @@ def _block(entry: Mapping[str, Any]) -> str:
         f"{entry['method']}: {entry['does']}",
         f"  assumes   {_assumptions(entry)}",
         f"  looks at  {'all queries together' if entry['transductive'] else 'each query alone'}",
+        f"  new ones  {_NEW_SAMPLES[entry['classifies_new_samples']]}",
         f"  features  {_PREPARATION[entry['features']]}",
         f"  cost      {entry['cost']}",
         f"  settings  {settings}",

@@ -10,13 +10,16 @@ from infoshot.atomic import check_outputs, make_folder, sole_writer
 from infoshot.checks import device as check_device
 from infoshot.checks import unknown_name
 from infoshot.cli.console import progress_bar, say, stdout
+from infoshot.cli.reproduce_images import extracted, open_network
 from infoshot.errors import InvalidArgumentError
-from infoshot.features import default_features_path, digest, read_features
+from infoshot.features import default_features_path
 from infoshot.reproduce.experiments import EXPERIMENTS
 from infoshot.reproduce.extras import add_convergence, add_run_times
 from infoshot.reproduce.render import write_report
 from infoshot.reproduce.run import Plan, PlannedCell, plan_cells, run_cells
-from infoshot.reproduce.store import Source, Store
+from infoshot.reproduce.sources import Source, read_sources
+from infoshot.reproduce.store import Store
+from infoshot.reproduce.whole_network import Network
 from infoshot.types import FeatureTable
 
 _ON_CPU = 300
@@ -43,13 +46,19 @@ def reproduce(
         int | None,
         typer.Option(help="The same for gradient methods; default: 300 on a CPU, else --tasks."),
     ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Network, for the ablation over its parameters too.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Images for --checkpoint.")] = None,
+    network_tasks: Annotated[int, typer.Option(help="Tasks per number over the network.")] = 300,
     seed: Annotated[int, typer.Option(help="Task i depends on the seed and on i only.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
 ) -> None:
     """Every table and figure of the TIM paper on your features, beside the published numbers.
 
     Writes report.html, tables.md, tables.tex, results.json, accuracies.safetensors (of every task)
-    and the figure. The same command again goes on where it stopped.
+    and the figure. The same command again goes on where it stopped. With --checkpoint and --root
+    the ablation over the whole network runs too, on features of its own if none are given.
 
     Example: infoshot reproduce --features mine.safetensors --out report
     """
@@ -58,17 +67,22 @@ def reproduce(
         experiments=_experiments(only),
         n_tasks=tasks,
         n_gradient_tasks=gradient_tasks or (_ON_CPU if device == "cpu" else tasks),
+        n_network_tasks=network_tasks,
         seed=seed,
         device=device,
     )
-    loaded = _read(features or [default_features_path()], dataset or [])
-    planned = plan_cells(plan, loaded)
+    network = open_network(checkpoint, root, dataset[0] if dataset else None, device)
+    if network and not features:
+        make_folder(out)
+        features = [extracted(network, out)]
+    loaded = read_sources(features or [default_features_path()], dataset or [])
+    planned = plan_cells(plan, loaded, network)
     make_folder(out)
     check_outputs(features or [], [out / "results.json"])
     with sole_writer(out):
         store = Store(out, [source for source, _ in loaded])
         store.read()
-        _run(planned, loaded, store)
+        _run(planned, loaded, store, network)
         if "table5" in plan.experiments:
             add_run_times(store, loaded[0][1], device)
         if "figure1" in plan.experiments:
@@ -85,25 +99,11 @@ def _experiments(only: str | None) -> list[str]:
     return names
 
 
-def _read(paths: Sequence[Path], datasets: Sequence[str]) -> list[tuple[Source, FeatureTable]]:
-    """The feature files with what is known of them."""
-    if datasets and len(datasets) != len(paths):
-        raise InvalidArgumentError(
-            f"--dataset must be given once for each feature file; got {len(datasets)} for "
-            f"{len(paths)} files."
-        )
-    loaded = []
-    for number, path in enumerate(paths):
-        table = read_features(path)
-        known = table.provenance
-        name = datasets[number] if datasets else known.get("dataset", "")
-        source = Source(path.name, digest(path), name, known.get("backbone", ""))
-        loaded.append((source, table))
-    return loaded
-
-
 def _run(
-    planned: Sequence[PlannedCell], loaded: Sequence[tuple[Source, FeatureTable]], store: Store
+    planned: Sequence[PlannedCell],
+    loaded: Sequence[tuple[Source, FeatureTable]],
+    store: Store,
+    network: Network | None,
 ) -> None:
     """Run the cells that are missing, with a progress bar."""
     missing = [item for item in planned if not item.not_run and item.key not in store.rows]
@@ -112,7 +112,8 @@ def _run(
 
         def begin(item: PlannedCell) -> None:
             cell = item.cell
-            name = f"{cell.experiment} {cell.paper_method} {cell.loss} {cell.ways}-way"
+            parts = (cell.experiment, cell.paper_method, cell.parameters, cell.loss)
+            name = " ".join([*filter(None, parts), f"{cell.ways}-way"])
             progress.update(bar, description=f"{name} {cell.shots}-shot")
             if progress.disable:
                 say(f"{name} {cell.shots}-shot ...")
@@ -121,6 +122,7 @@ def _run(
             planned,
             loaded,
             store,
+            network=network,
             on_cell=begin,
             on_progress=lambda n_done: progress.advance(bar, n_done),
         )

@@ -146,8 +146,8 @@ class TaskSampler:
             )
         raise DataError(
             f"sample_tasks: the regime '{spec.regime}' may need {spec.n_shot} + {self._most} "
-            f"samples of a class, support and queries; class '{name}' has {available}. Lower "
-            "n_query (--queries), or use a table with more labelled samples."
+            f"samples of a class, support and queries; class '{name}' has {available}. Take "
+            "fewer queries (--queries, or N of the regime), or a table with more labelled samples."
         )
 
 

@@ -66,8 +66,8 @@ def _rooted(features: Tensor) -> Tensor:
     if not n_negative:
         return (features + 1e-6).sqrt()
     warnings.warn(
-        f"this method takes the square roots of features that are not negative; {n_negative} "
-        "values are, so the roots are left out.",
+        f"this method takes square roots of the features; {n_negative} values are negative and "
+        "have none, so the roots are left out.",
         UserWarning,
         stacklevel=3,
     )

@@ -13,7 +13,7 @@ from infoshot.features import prepare
 from infoshot.solvers import Method, solve
 from infoshot.types import FeatureTable, Solution, Status, TaskBatch
 
-CSV_COLUMNS = ("row", "label", "confidence", "runner_up", "margin")
+CSV_COLUMNS = ("row", "label", "confidence", "runner_up", "margin", "outlier_score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +39,18 @@ class Labelling:
     solution: Solution
 
     def to_csv(self) -> str:
-        """A line per row: label and runner-up by name, confidence, margin between the two."""
+        """A line per row: label and runner-up by name, confidence, margin, outlier score."""
         names = [self.table.class_name(int(label)) for label in self.classes]
         best, place = self.probabilities.topk(2, dim=-1)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(CSV_COLUMNS)
-        for row, (first, second), (p, p_next) in zip(
-            self.rows.tolist(), place.tolist(), best.tolist(), strict=True
+        scores = self.solution.outlier_scores[0].tolist()
+        for row, (first, second), (p, p_next), score in zip(
+            self.rows.tolist(), place.tolist(), best.tolist(), scores, strict=True
         ):
-            writer.writerow((row, names[first], f"{p:.6f}", names[second], f"{p - p_next:.6f}"))
+            margin = f"{p - p_next:.6f}"
+            writer.writerow((row, names[first], f"{p:.6f}", names[second], margin, f"{score:.6f}"))
         return text.getvalue()
 
 

@@ -7,7 +7,9 @@ from infoshot.benchmark import Protocol, score_cell
 from infoshot.data import TaskSpec
 from infoshot.errors import DataError
 from infoshot.reproduce.experiments import GRADIENT, QUERIES, Cell, cells
-from infoshot.reproduce.store import Source, Store, cell_key, row_entry
+from infoshot.reproduce.sources import Source
+from infoshot.reproduce.store import Store, cell_key, row_entry
+from infoshot.reproduce.whole_network import Network
 from infoshot.types import FeatureTable
 
 SHIFTED = "mini-to-cub"
@@ -17,18 +19,21 @@ SHIFTED = "mini-to-cub"
 class Plan:
     """What to run, and how.
 
-    Methods of hundreds of gradient steps run ``n_gradient_tasks`` tasks, all others ``n_tasks``.
+    Methods of hundreds of gradient steps run ``n_gradient_tasks`` tasks, those that fine-tune the
+    network ``n_network_tasks``, all others ``n_tasks``.
     """
 
     experiments: Sequence[str]
     n_tasks: int = 10_000
     n_gradient_tasks: int = 300
+    n_network_tasks: int = 300
     seed: int = 0
     device: str = "cpu"
 
     def protocol(self, cell: Cell) -> Protocol:
         """How a cell is evaluated."""
         n_tasks = self.n_gradient_tasks if cell.run in GRADIENT else self.n_tasks
+        n_tasks = self.n_network_tasks if cell.over_network else n_tasks
         spec = TaskSpec(n_way=cell.ways, n_shot=cell.shots, n_query=QUERIES, seed=self.seed)
         return Protocol(spec=spec, n_tasks=min(n_tasks, self.n_tasks), device=self.device)
 
@@ -44,8 +49,14 @@ class PlannedCell:
     not_run: str = ""
 
 
-def plan_cells(plan: Plan, features: Sequence[tuple[Source, FeatureTable]]) -> list[PlannedCell]:
+def plan_cells(
+    plan: Plan,
+    features: Sequence[tuple[Source, FeatureTable]],
+    network: Network | None = None,
+) -> list[PlannedCell]:
     """All cells, each with a reason where the features do not allow it.
+
+    Cells over the whole network belong to the first features, and need its images.
 
     Raises
     ------
@@ -58,8 +69,20 @@ def plan_cells(plan: Plan, features: Sequence[tuple[Source, FeatureTable]]) -> l
             if (experiment == "table2") != (source.dataset == SHIFTED):
                 continue
             for cell in cells(experiment):
-                planned.append(_planned(plan, cell, source, table))
+                if not cell.over_network:
+                    planned.append(_planned(plan, cell, source, table))
+                elif source == features[0][0]:
+                    planned.append(_planned_network(plan, cell, source, network))
     return planned
+
+
+def _planned_network(
+    plan: Plan, cell: Cell, source: Source, network: Network | None
+) -> PlannedCell:
+    protocol = plan.protocol(cell)
+    if network is None:
+        return PlannedCell(cell, source, protocol, "", "needs images (--checkpoint and --root)")
+    return PlannedCell(cell, source, protocol, network.key(cell, protocol))
 
 
 def _planned(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
@@ -84,6 +107,7 @@ def run_cells(
     features: Sequence[tuple[Source, FeatureTable]],
     store: Store,
     *,
+    network: Network | None = None,
     on_cell: Callable[[PlannedCell], None] = lambda cell: None,
     on_progress: Callable[[int], None] = lambda n_done: None,
 ) -> None:
@@ -94,6 +118,11 @@ def run_cells(
             continue
         on_cell(item)
         cell, source = item.cell, item.source
+        if cell.over_network:
+            assert network is not None
+            row, accuracies = network.score(cell, item.protocol, on_progress)
+            store.add(item.key, row_entry(row), accuracies)
+            continue
         row, accuracies = score_cell(
             tables[source.digest],
             cell.method(),

@@ -17,20 +17,11 @@ from torch import Tensor
 from infoshot.atomic import write_atomically
 from infoshot.benchmark import Protocol
 from infoshot.errors import DataError
+from infoshot.reproduce.sources import Source
 from infoshot.solvers import Method
 from infoshot.types import ResultRow
 
 _FORMAT = "infoshot.reproduce/1"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A feature file that is evaluated, and what is known of it."""
-
-    name: str
-    digest: str
-    dataset: str
-    backbone: str
 
 
 @dataclass

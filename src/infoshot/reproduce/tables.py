@@ -144,9 +144,8 @@ def _label(cell: Cell) -> str:
 def _line(
     label: str, group: Sequence[PlannedCell], shots: Sequence[int], store: Store
 ) -> list[str]:
-    method = group[0].cell.method()
     tasks = sorted({f"{item.protocol.n_tasks:,}" for item in group})
-    line = [label, ", ".join(method.assumes) or "nothing", " / ".join(tasks)]
+    line = [label, ", ".join(group[0].cell.assumes) or "nothing", " / ".join(tasks)]
     by_shots = {item.cell.shots: item for item in group}
     for shot in shots:
         line += _numbers(by_shots[shot], store) if shot in by_shots else ["", "", ""]

@@ -23,12 +23,12 @@ RULES: dict[str, Rule] = {
     "n_steps": partial(checks.at_least, least=1),
     "n_rehearsal_steps": partial(checks.at_least, least=1),
     "temperature": checks.positive,
-    "confidence_temperature": checks.positive,
+    "solve_temperature": checks.positive,
     "learning_rate": checks.positive,
     "cross_entropy_weight": checks.not_negative,
     "marginal_entropy_weight": checks.not_negative,
     "conditional_entropy_weight": checks.not_negative,
-    "prototype_step_size": partial(checks.share_or_none),
+    "prototype_step_size": checks.share_or_none,
     "shrinkage": checks.not_negative,
     "smoothing": checks.share_below_one,
     "tsallis_alpha": checks.positive_or_none,
@@ -90,6 +90,10 @@ class Solver(ABC, Generic[StateT]):
     def temperature(self) -> float:
         """Factor on similarities in the posterior; larger is sharper."""
 
+    def reporting_temperature(self, task: TaskBatch) -> float:
+        """Temperature of the probabilities that are reported for tasks of this shape."""
+        return self.temperature
+
     @abstractmethod
     def init(self, task: TaskBatch) -> StateT:
         """Where to start from."""
@@ -126,7 +130,10 @@ class Solver(ABC, Generic[StateT]):
         return ()
 
     def loss(self, task: TaskBatch, log_p_sup: Tensor, log_p_qry: Tensor) -> Tensor:
-        """Return the objective of the method, shape ``(task,)``; for traces."""
+        """Return the objective of TIM's family, else the support cross-entropy; for traces.
+
+        Shape ``(task,)``.
+        """
         return support_cross_entropy(log_p_sup, task.y_sup)
 
     def working_set(self, task: TaskBatch) -> int:

@@ -222,8 +222,15 @@ def _join(parts: Iterable[Solution]) -> Solution:
         torch.cat([part.status for part in parts]),
         torch.cat([part.n_steps for part in parts]),
         torch.cat([part.outlier_scores for part in parts]),
-        tuple(note for part in parts for note in part.notes),
+        _joined_notes(parts),
     )
+
+
+def _joined_notes(parts: Sequence[Solution]) -> tuple[str, ...]:
+    """A note for every task, empty where a chunk had nothing to say; none if none had."""
+    if not any(part.notes for part in parts):
+        return ()
+    return tuple(note for part in parts for note in part.notes or ("",) * len(part.status))
 
 
 def _warn_if_not_finite(solution: Solution) -> None:

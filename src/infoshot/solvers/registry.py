@@ -25,11 +25,14 @@ from infoshot.solvers.tim_auto import TimAuto
 from infoshot.solvers.tim_gd import TimGd
 
 Preparation = Literal["l2", "centred-l2", "power-l2"]
-Assumption = Literal["base-mean", "balance", "class-counts", "few-classes", "open-set"]
+Assumption = Literal[
+    "base-mean", "balance", "all-classes", "class-counts", "few-classes", "open-set"
+]
 
 ASSUMPTIONS: Mapping[Assumption, str] = {
     "base-mean": "the mean feature of the base classes is known",
     "balance": "about as many queries of every class",
+    "all-classes": "queries of every class, not necessarily as many",
     "class-counts": "is given how many queries each class has: by default all equal",
     "few-classes": "few of the classes occur among the queries",
     "open-set": "queries may belong to none of the classes",
@@ -58,7 +61,7 @@ class Method:
     @property
     def expects_balance(self) -> bool:
         """Whether queries of unequal class frequencies, or very few of them, do harm."""
-        return bool({"balance", "class-counts"} & set(self.assumes))
+        return bool({"balance", "all-classes", "class-counts"} & set(self.assumes))
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Method":
         """Return the method with some hyperparameters changed."""
@@ -82,7 +85,7 @@ _ALL = (
     ),
     Method(
         name="shrunken-prototype",
-        solver=Prototype(shrinkage=5.0),
+        solver=Prototype(shrinkage=5.0, temperature=100.0),
         transductive=False,
         inductive=True,
         summary="nearest class mean, each pulled towards the mean of all of them",
@@ -177,7 +180,7 @@ _ALL = (
         name="oslo",
         solver=Oslo(),
         preparation="centred-l2",
-        assumes=("base-mean", "open-set"),
+        assumes=("base-mean", "balance", "open-set"),
         summary="soft k-means that weighs queries by how likely they belong to any class",
         cost="2 steps of 2 K Q d",
     ),
@@ -193,6 +196,7 @@ _ALL = (
         name="alpha-tim",
         solver=AlphaTim(),
         inductive=True,
+        assumes=("all-classes",),
         summary="information maximization with entropies that forgive an unequal class balance",
         cost="1000 steps of 2 K N d",
     ),

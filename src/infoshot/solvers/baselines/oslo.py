@@ -10,9 +10,10 @@ it repeats
 
 and takes c from the new weights. :math:`\xi_i` is how much query i is an inlier, and
 :math:`1 - \xi_i`, from the last weights, its outlier score: the updates climb the likelihood of a
-model in which a query may belong to no class. A step costs 4 \|Q\| K d operations. It assumes no
-class balance, but features that spread around the origin, so that a strange query has small
-cosines; where all cosines are large, all queries are inliers.
+model in which a query may belong to no class. A step costs 4 \|Q\| K d operations. Like
+soft k-means it has no term for the class balance, yet suffers where classes are missing: their
+means drift to the queries of others. It assumes features that spread around the origin, so that a
+strange query has small cosines; where all cosines are large, all queries are inliers.
 
 Reference: M. Boudiaf, E. Bennequin, M. Tami, A. Toubhans, P. Piantanida, C. Hudelot, I. Ben Ayed.
 Open-Set Likelihood Maximization for Few-Shot Learning. CVPR 2023.

@@ -53,7 +53,8 @@ class Prototype(Solver[_PrototypeState]):
         them, and all values from 2 to 8 are equally good.
     temperature
         Factor on the squared distance in the posterior; larger is sharper. It changes the
-        probabilities, never the labels.
+        probabilities, never the labels. With a shrinkage of 5, 100 is calibrated best on our
+        validation classes, for any number of examples; without shrinkage 15 is for one example.
     """
 
     shrinkage: float = 0.0

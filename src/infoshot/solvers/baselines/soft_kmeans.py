@@ -7,8 +7,8 @@ Alternates, from class means,
 
 which is expectation maximization of a mixture of equal spheres with equal shares whose labelled
 samples are known. Each alternation lowers its negative log-likelihood. A step costs 4 \|Q\| K d
-operations. It assumes compact classes; without a term for the balance, one class may take the
-queries of another, and a class that no query is near keeps its support mean.
+operations. It assumes compact classes that all occur about as often: the mean of a class that does
+not drifts to the queries of others.
 
 Reference: M. Ren, E. Triantafillou, S. Ravi, J. Snell, K. Swersky, J. B. Tenenbaum, H. Larochelle,
 R. S. Zemel. Meta-Learning for Semi-Supervised Few-Shot Classification. ICLR 2018.

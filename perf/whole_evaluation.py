@@ -1,0 +1,52 @@
+"""Table 1's TIM-ADM cells end to end, on both cores: drawing, solving and scoring 20,000 tasks.
+
+python -m perf.whole_evaluation [results/whole_evaluation.json]
+
+Also 1,000, 10,000 and 50,000 tasks: time must grow with them, memory must not.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from infoshot.benchmark import Protocol, run_cell
+from infoshot.data import TaskSpec
+from infoshot.environment import environment
+from infoshot.features import default_features_path, read_features
+from infoshot.solvers import METHODS
+
+
+def main():
+    table, conditions = read_features(default_features_path()), environment()
+
+    def run(n_shot, n_tasks):
+        protocol = Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=n_tasks)
+        return run_cell(table, METHODS["tim-adm"], protocol)
+
+    run(1, 500)  # warm
+    rounds = [[run(n_shot, 10_000) for n_shot in (1, 5)] for _ in range(3)]
+    seconds = [sum(row.seconds for row in rows) for rows in rounds]
+    growth = [run(1, n_tasks) for n_tasks in (1_000, 10_000, 50_000)]
+    report = {
+        "seconds_of_20000_tasks": [round(value, 2) for value in seconds],
+        "best_seconds": round(min(seconds), 2),
+        "accuracy": [round(row.mean, 2) for row in rounds[0]],
+        "growth": [
+            {
+                "tasks": row.tasks,
+                "seconds": round(row.seconds, 2),
+                "ms_per_task": round(row.per_task_ms, 3),
+                "memory_mb": round(row.memory_mb),
+            }
+            for row in growth
+        ],
+        "environment": conditions,
+    }
+    text = json.dumps(report, indent=1) + "\n"
+    print(text, end="")
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
