@@ -27,6 +27,7 @@ Image Classification. ICLR 2020.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -89,7 +90,12 @@ class FineTuning:
 
 
 def fine_tune(
-    backbone: Backbone, task: ImageTask, setting: FineTuning, *, amp: bool = False
+    backbone: Backbone,
+    task: ImageTask,
+    setting: FineTuning,
+    *,
+    amp: bool = False,
+    on_step: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
     """Probabilities of the queries after the network has learned from this task.
 
@@ -106,6 +112,9 @@ def fine_tune(
         Whether the steps compute in bfloat16, which is several times faster on a GPU. Parameters,
         prototypes and losses stay as they are. Otherwise all is float32 throughout, as in
         extraction.
+    on_step
+        Called before every step and after the last with the log-probabilities of the queries,
+        shape ``(1, query, class)``; between steps only where the loss looks at the queries.
 
     Returns
     -------
@@ -130,10 +139,13 @@ def fine_tune(
         weights = class_means(z_sup, y_sup, task.n_way).requires_grad_()
         if setting.n_steps:
             _with_batch_statistics(network)
-            _descend(network, weights, x_sup, y_sup, x_qry, setting, amp=amp)
+            _descend(network, weights, x_sup, y_sup, x_qry, setting, amp=amp, on_step=on_step)
         with torch.no_grad():
             (z_qry,) = _unit_features(network, x_qry, amp=amp and setting.n_steps > 0)
-            probabilities = log_posterior(z_qry, weights, setting.temperature).exp()
+            log_p = log_posterior(z_qry, weights, setting.temperature)
+            probabilities = log_p.exp()
+        if on_step is not None:
+            on_step(log_p)
     probabilities = probabilities.squeeze(0).cpu()
     if not probabilities.isfinite().all():
         raise DataError(
@@ -152,6 +164,7 @@ def _descend(
     setting: FineTuning,
     *,
     amp: bool,
+    on_step: Callable[[Tensor], None] | None,
 ) -> None:
     """Take all steps; network and weights are written to."""
     optimizer = torch.optim.Adam(
@@ -164,6 +177,8 @@ def _descend(
         features = _unit_features(network, *batches, amp=amp)
         log_p = [log_posterior(z, weights, setting.temperature) for z in features]
         if setting.looks_at_queries():
+            if on_step is not None:
+                on_step(log_p[1].detach())
             loss = tim_loss(
                 log_p[0],
                 y_sup,

@@ -221,3 +221,17 @@ def test_numpy_arrays_and_odd_layouts_are_taken(easy_tasks):
     big_endian = backwards.astype(backwards.dtype.newbyteorder(">"))
     p = solve(TimAdm(), TaskBatch(big_endian, labels, z_qry, 3)).probabilities
     torch.testing.assert_close(p, expected, atol=1e-9, rtol=0)
+
+
+def test_notes_stay_with_their_tasks_also_where_chunks_have_none(monkeypatch):
+    tasks, _ = gaussian_tasks(6, n_way=3, n_query=2, dim=4)
+
+    def notes(self, task, state):
+        loud = task.z_qry[:, 0, 0] > 0
+        return tuple("loud" if is_loud else "" for is_loud in loud) if loud.any() else ()
+
+    monkeypatch.setattr(Prototype, "notes", notes)
+    expected = tuple("loud" if x > 0 else "" for x in tasks.z_qry[:, 0, 0])
+    assert 0 < expected.count("loud") < 6
+    for chunk_size in (1, 2, 6):
+        assert solve(Prototype(), tasks, chunk_size=chunk_size).notes == expected

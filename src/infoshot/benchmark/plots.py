@@ -13,6 +13,7 @@ _COLOURS = {
     "tim-adm": "#0072B2",
     "tim-gd": "#D55E00",
     "tim-auto": "#009E73",
+    "tim-gd {phi+W}": "#CC79A7",
 }
 _OTHERS = "#999999"
 
@@ -31,7 +32,7 @@ def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], titl
     for axes in (left, right):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("time per task on one core, set-up included (ms)")
+        axes.set_xlabel("time per task, set-up included (ms)")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
     figure.suptitle(title)

@@ -86,7 +86,7 @@ def reproduce(
         if "table5" in plan.experiments:
             add_run_times(store, loaded[0][1], device)
         if "figure1" in plan.experiments:
-            add_convergence(store, loaded[0][1], device)
+            add_convergence(store, loaded[0][1], device, network)
         write_report(plan, planned, store)
     stdout().print(f"Report: {out / 'report.html'}", soft_wrap=True)
 

@@ -6,10 +6,11 @@ from infoshot.benchmark.convergence import convergence_curve
 from infoshot.data import TaskSpec
 from infoshot.reproduce.run_times import run_times
 from infoshot.reproduce.store import Store
+from infoshot.reproduce.whole_network import Network
 from infoshot.solvers import METHODS
 from infoshot.types import FeatureTable
 
-_CURVES, _CURVE_TASKS = ("tim-adm", "tim-gd"), 128
+_CURVES, _CURVE_TASKS, _NETWORK_CURVE_TASKS = ("tim-adm", "tim-gd"), 128, 24
 
 
 def add_run_times(store: Store, table: FeatureTable, device: str) -> None:
@@ -19,10 +20,29 @@ def add_run_times(store: Store, table: FeatureTable, device: str) -> None:
         store.write()
 
 
-def add_convergence(store: Store, table: FeatureTable, device: str) -> None:
+def add_convergence(
+    store: Store, table: FeatureTable, device: str, network: Network | None
+) -> None:
     """Solve some tasks step by step, unless that is there already."""
-    if "figure1" in store.extra:
-        return
+    if "figure1" not in store.extra:
+        _add_curves(store, table, device)
+    if network is not None and "figure1_network" not in store.extra:
+        curve = network.curve(_NETWORK_CURVE_TASKS, device)
+        store.extra["figure1_network"] = [dataclasses.asdict(curve.summary())]
+        store.extra["run_times_network"] = [
+            {
+                "method": "TIM-GD {phi+W}",
+                "run": "tim-gd over the whole network",
+                "device": device,
+                "alone_s": float(curve.seconds[-1]),
+                "batched_s": None,
+                "batch": 1,
+            }
+        ]
+        store.write()
+
+
+def _add_curves(store: Store, table: FeatureTable, device: str) -> None:
     moved = dataclasses.replace(
         table, features=table.features.to(device), labels=table.labels.to(device)
     )

@@ -90,11 +90,12 @@ def _time_table(store: Store) -> Table:
             [
                 entry["method"],
                 f"{1000 * entry['alone_s']:.3g} ms",
-                f"{1000 * entry['batched_s']:.3g} ms",
+                "-" if entry["batched_s"] is None else f"{1000 * entry['batched_s']:.3g} ms",
                 str(entry["batch"]),
                 entry["device"],
             ]
-            for entry in store.extra.get("run_times", [])
+            for name in ("run_times", "run_times_network")
+            for entry in store.extra.get(name, [])
         ],
         "Run-times per 5-way 5-shot task, run here",
         "Solving only: features are given, tasks drawn before, nothing is scored; warmed up, the "
@@ -103,13 +104,13 @@ def _time_table(store: Store) -> Table:
 
 
 def _figure(store: Store) -> Picture | None:
-    entries = store.extra.get("figure1", [])
+    entries = [*store.extra.get("figure1", []), *store.extra.get("figure1_network", [])]
     if not entries:
         return None
     curves = [CurveSummary(**entry) for entry in entries]
     png = store.folder / "figure1.png"
-    n_tasks = curves[0].n_tasks
-    title = f"5-way 1-shot, mean and 95% band of {n_tasks} tasks"
+    counts = " and ".join(str(n) for n in dict.fromkeys(curve.n_tasks for curve in curves))
+    title = f"5-way 1-shot, mean and 95% band of {counts} tasks"
     plot_convergence(curves, [png, png.with_suffix(".svg")], title)
     ends = ", ".join(f"{curve.method} ends at {curve.accuracy[-1][0]:.1f}%" for curve in curves)
     return Picture(
@@ -123,5 +124,7 @@ def _figure(store: Store) -> Picture | None:
 def _environment(store: Store) -> Section:
     row = next(iter(store.rows.values()), None)
     known = [] if row is None else [[key, str(value)] for key, value in row["environment"].items()]
-    features = [["features", f"{source.name} (sha256 {source.digest})"] for source in store.sources]
+    features = [
+        ["features", f"{source.name} (sha256 {source.digest[:16]}...)"] for source in store.sources
+    ]
     return Section("Environment", [Table(["", ""], [*features, *known], "Where this was run")])

@@ -13,14 +13,16 @@ from torch import Tensor
 
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.benchmark import Protocol
-from infoshot.data import ImageSplit
+from infoshot.benchmark.convergence import Curve
+from infoshot.data import ImageSplit, TaskSpec
 from infoshot.data.decoded import stored_crops
 from infoshot.data.image_tasks import image_tasks
 from infoshot.environment import environment
 from infoshot.features.extract import Extraction, provenance
 from infoshot.finetune import FineTuning, fine_tune
 from infoshot.metrics import accuracy, mean_interval
-from infoshot.reproduce.experiments import Cell
+from infoshot.reproduce.experiments import WHOLE_NETWORK, Cell
+from infoshot.solvers.objective import conditional_entropy, marginal_entropy
 from infoshot.types import ResultRow
 
 
@@ -92,6 +94,46 @@ class Network:
             assumes=cell.assumes,
         )
         return row, accuracies
+
+    def curve(self, n_tasks: int, device: str) -> Curve:
+        """Accuracy and mutual information while tasks fine-tune the network, one after another."""
+        backbone = self.checkpoint.backbone.to(device)
+        seconds, scores, information = [], [], []
+        tasks = image_tasks(self.crops, self.split, TaskSpec(), range(n_tasks))
+        for number, (task, labels) in enumerate(tasks):
+            watch = _Watch(labels.to(device).unsqueeze(0), device)
+            fine_tune(backbone, task, FineTuning(), amp=device.startswith("cuda"), on_step=watch)
+            if number or n_tasks == 1:  # the first one warms up
+                seconds.append(torch.tensor(watch.seconds))
+                scores.append(torch.cat(watch.accuracy))
+                information.append(torch.cat(watch.information))
+        return Curve(
+            f"tim-gd {{{WHOLE_NETWORK}}}",
+            torch.stack(seconds).mean(0),
+            torch.stack(scores),
+            torch.stack(information),
+        )
+
+
+class _Watch:
+    """Takes down what queries look like at every step; its own time does not count."""
+
+    def __init__(self, labels: Tensor, device: str) -> None:
+        self.seconds: list[float] = []
+        self.accuracy: list[Tensor] = []
+        self.information: list[Tensor] = []
+        self._labels, self._device, self._aside = labels, device, 0.0
+        self._start = time.perf_counter()
+
+    def __call__(self, log_p: Tensor) -> None:
+        """Take down one step."""
+        if self._device.startswith("cuda"):
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter()
+        self.seconds.append(now - self._start - self._aside)
+        self.accuracy.append(accuracy(log_p, self._labels).cpu())
+        self.information.append((marginal_entropy(log_p) - conditional_entropy(log_p)).cpu())
+        self._aside += time.perf_counter() - now
 
 
 def _setting(cell: Cell) -> FineTuning:

@@ -1,0 +1,81 @@
+"""``infoshot reproduce`` with images: the ablation over the whole network."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from infoshot.backbones import make_backbone
+from infoshot.backbones.checkpoints import save_checkpoint
+from infoshot.cli.app import app
+from infoshot.finetune import FineTuning
+from infoshot.reproduce.experiments import LOSSES, WHOLE_NETWORK, cells
+from tests.image_folders import make_folders
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """Five test classes of small images, and a network without training."""
+    folder = tmp_path_factory.mktemp("network")
+    root = make_folders(folder / "data", 20, splits={"train": "ab", "val": "cd", "test": "efghi"})
+    torch.manual_seed(0)
+    save_checkpoint(folder / "weights", "conv4", make_backbone("conv4").state_dict())
+    return ("--checkpoint", folder / "weights", "--root", root, "--dataset", "folder")
+
+
+SMALL = ("--tasks", 4, "--gradient-tasks", 1, "--network-tasks", 1)
+
+
+@pytest.fixture(autouse=True)
+def _few_steps(monkeypatch):
+    """Two steps instead of 25: what they compute has tests of its own."""
+    monkeypatch.setattr(
+        "infoshot.reproduce.whole_network.FineTuning", partial(FineTuning, n_steps=2)
+    )
+
+
+def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
+    arguments = (*given, "--out", tmp_path / "r", "--only", "table4", *SMALL)
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "r" / "results.json").read_text())["rows"]
+    over = [row for row in rows if row["method"].endswith("whole network")]
+    assert len(over) == sum(cell.parameters == WHOLE_NETWORK for cell in cells("table4")) == 10
+    assert all(row["tasks"] == 1 and 0 <= row["mean"] <= 100 for row in over)
+    text = (tmp_path / "r" / "tables.md").read_text()
+    assert all(f"TIM-GD {{phi+W}}: {loss}".replace("|", "\\|") in text for loss in LOSSES)
+    assert "Ent-min {phi+W}" in text
+    before = (tmp_path / "r" / "tables.md").read_bytes()
+    assert run(*arguments).exit_code == 0  # goes on: nothing is left to do
+    assert (tmp_path / "r" / "tables.md").read_bytes() == before
+
+
+def test_figure_and_times_know_the_network(given, tmp_path, monkeypatch):
+    monkeypatch.setattr("infoshot.reproduce.extras._CURVE_TASKS", 2)
+    monkeypatch.setattr("infoshot.reproduce.extras._NETWORK_CURVE_TASKS", 2)
+    result = run(*given, "--out", tmp_path / "r", "--only", "figure1", *SMALL)
+    assert result.exit_code == 0, result.output
+    extra = json.loads((tmp_path / "r" / "results.json").read_text())["extra"]
+    (curve,) = extra["figure1_network"]
+    assert len(curve["milliseconds"]) == len(curve["accuracy"]) == 3  # two steps and the end
+    assert curve["milliseconds"] == sorted(curve["milliseconds"])
+    assert extra["run_times_network"][0]["alone_s"] > 0
+
+
+def test_without_images_the_rows_are_not_run(tmp_path):
+    result = run("--out", tmp_path / "r", "--only", "table4", "--tasks", 4, "--gradient-tasks", 1)
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "r" / "tables.md").read_text()
+    assert text.count("not run: needs images (--checkpoint and --root)") == 10
+
+
+def test_network_and_images_belong_together(given, tmp_path):
+    result = run(*given[:2], "--out", tmp_path / "r")
+    assert result.exit_code == 2
+    assert "--checkpoint and --root must be given together" in result.stderr
