@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,16 @@ def real_tasks(real_table):
 def easy_tasks():
     """Four well-separated tasks in float64, and their query labels."""
     return gaussian_tasks(4, n_way=3, n_shot=2, n_query=5, dim=12, seed=5, dtype=torch.float64)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium; playwright's own is a download that the tests can do without."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium)
+        yield browser
+        browser.close()

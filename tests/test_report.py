@@ -3,7 +3,6 @@
 import base64
 import io
 import re
-import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -139,19 +138,6 @@ def test_contents_come_with_the_third_section(n_sections, has_contents):
 def test_a_table_with_a_cell_missing_is_refused():
     with pytest.raises(ValueError, match=r"cell for each of the 2 columns; got 1: \['a'\]\."):
         Table(["method", "accuracy"], [["a"]])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's Chromium; playwright's own is a download that the tests can do without."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium)
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

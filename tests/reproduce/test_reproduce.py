@@ -75,6 +75,22 @@ def test_page_holds_everything(report):
     assert "http" not in re.sub(r"http-equiv", "", page)
 
 
+@pytest.mark.parametrize("width", [360, 1400])
+def test_report_is_readable_in_a_browser(report, browser, width):
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    troubles = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto((report / "report.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    captions = page.locator("figure.table figcaption").all_inner_texts()
+    assert any("Ablation of the loss, run here" in caption for caption in captions)
+    assert any("state of the art, published" in caption for caption in captions)
+    assert page.get_by_text("TIM-GD {W}: CE-H(Y)").first.is_visible()
+    assert not troubles
+    page.close()
+
+
 def test_the_same_command_again_computes_nothing_and_changes_nothing(report, monkeypatch):
     before = {name: (report / name).read_bytes() for name in ("tables.md", "results.json")}
 
