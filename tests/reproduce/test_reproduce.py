@@ -13,7 +13,7 @@ from infoshot import FeatureTable
 from infoshot.benchmark import Protocol, run_cell
 from infoshot.cli.app import app
 from infoshot.data import TaskSpec
-from infoshot.features import default_features_path, write_features
+from infoshot.features import write_features
 from infoshot.reproduce.experiments import EXPERIMENTS, LOSSES, cells
 from infoshot.reproduce.orderings import orderings
 from infoshot.solvers import METHODS
@@ -192,6 +192,7 @@ def _bad(tmp_path):
         "not finite": (("--features", nan), "nan"),
         "other features": (("--out", taken), "holds results of other features (own.safetensors)"),
         "no folder": (("--out", tmp_path / "file"), "cannot be made a folder"),
+        "no tasks": (("--gradient-tasks", "0"), "n_tasks must be a whole number of at least 1; got 0"),
         "unknown table": (("--only", "table9"), "Unknown experiment 'table9'"),
         "too many data sets": (("--dataset", "cub", "--dataset", "cub"), "once for each feature file; got 2 for 1"),
     }  # fmt: skip
@@ -246,7 +247,3 @@ def test_orderings_say_when_they_do_not_hold():
     means["TIM-ADM", "W", "CE", 1] = torch.tensor([0.66])
     assert orderings(means, times)[0].holds is False
     assert orderings(means, times)[0].numbers == "70.00, 65.00, 66.00, 40.00 (1 tasks)"
-
-
-def test_default_features_are_known_to_the_paper():
-    assert default_features_path().name.startswith("mini_test_resnet18")

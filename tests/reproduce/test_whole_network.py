@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import save_checkpoint
 from infoshot.cli.app import app
+from infoshot.features import default_features_path
 from infoshot.finetune import FineTuning
 from infoshot.reproduce.experiments import LOSSES, WHOLE_NETWORK, cells
 from tests.image_folders import make_folders
@@ -35,9 +36,9 @@ SMALL = ("--tasks", 4, "--gradient-tasks", 1, "--network-tasks", 1)
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch):
     """Two steps instead of 25: what they compute has tests of its own."""
-    monkeypatch.setattr(
-        "infoshot.reproduce.whole_network.FineTuning", partial(FineTuning, n_steps=2)
-    )
+    for module in ("whole_network", "run_times"):
+        few = partial(FineTuning, n_steps=2)
+        monkeypatch.setattr(f"infoshot.reproduce.{module}.FineTuning", few)
 
 
 def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
@@ -58,14 +59,17 @@ def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
 
 def test_figure_and_times_know_the_network(given, tmp_path, monkeypatch):
     monkeypatch.setattr("infoshot.reproduce.extras._CURVE_TASKS", 2)
-    monkeypatch.setattr("infoshot.reproduce.extras._NETWORK_CURVE_TASKS", 2)
-    result = run(*given, "--out", tmp_path / "r", "--only", "figure1", *SMALL)
+    monkeypatch.setattr("infoshot.reproduce.extras._NETWORK_CURVE_TASKS", 3)
+    monkeypatch.setattr("infoshot.reproduce.run_times._ALONE", 1)
+    monkeypatch.setattr("infoshot.reproduce.run_times._BATCH", {"cpu": 2})
+    result = run(*given, "--out", tmp_path / "r", "--only", "table5,figure1", *SMALL)
     assert result.exit_code == 0, result.output
     extra = json.loads((tmp_path / "r" / "results.json").read_text())["extra"]
     (curve,) = extra["figure1_network"]
     assert len(curve["milliseconds"]) == len(curve["accuracy"]) == 3  # two steps and the end
     assert curve["milliseconds"] == sorted(curve["milliseconds"])
-    assert extra["run_times_network"][0]["alone_s"] > 0
+    times = {entry["method"]: entry["alone_s"] for entry in extra["run_times"]}
+    assert times["Ent-min {phi+W}"] > 0
 
 
 def test_without_images_the_rows_are_not_run(tmp_path):
@@ -73,6 +77,15 @@ def test_without_images_the_rows_are_not_run(tmp_path):
     assert result.exit_code == 0, result.output
     text = (tmp_path / "r" / "tables.md").read_text()
     assert text.count("not run: needs images (--checkpoint and --root)") == 10
+
+
+def test_too_few_images_are_said_before_any_work(given, tmp_path):
+    few = make_folders(tmp_path / "few", 8, splits={"train": "ab", "val": "cd", "test": "efghi"})
+    arguments = (*given[:2], "--root", few, *given[4:], "--features", default_features_path())
+    result = run(*arguments, "--out", tmp_path / "r", "--only", "table4", *SMALL)
+    assert result.exit_code == 2
+    assert "n_shot + n_query must be at most 8" in result.stderr
+    assert not (tmp_path / "r").exists()
 
 
 def test_network_and_images_belong_together(given, tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,6 +50,21 @@ class Protocol:
         method.solver.validate(self.spec.n_way)
         TaskSampler(table, self.spec)
         prepare(table, method.preparation)
+
+    def described(self, seconds: float) -> dict[str, Any]:
+        """What a row says of tasks that were run like this and took so long."""
+        return {
+            "ways": self.spec.n_way,
+            "shots": self.spec.n_shot,
+            "queries": self.spec.n_query,
+            "tasks": self.n_tasks,
+            "seed": self.spec.seed,
+            "regime": str(self.spec.regime),
+            "seconds": seconds,
+            "per_task_ms": 1000 * seconds / self.n_tasks,
+            "device": self.device,
+            "environment": environment(self.device),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,31 +135,21 @@ def score_cell(
         scores.append(chunk_scores)
         on_progress(len(chunk_scores.accuracy))
     seconds = _synchronised_clock(protocol.device) - start
-    spec = protocol.spec
     row = ResultRow(
         method=method.name,
-        ways=spec.n_way,
-        shots=spec.n_shot,
-        queries=spec.n_query,
-        tasks=protocol.n_tasks,
-        seed=spec.seed,
-        regime=str(spec.regime),
         assumes=method.assumes,
         **_summary(scores),
+        **protocol.described(seconds),
         memory_mb=peak() / 2**20,
-        seconds=seconds,
-        per_task_ms=1000 * seconds / protocol.n_tasks,
-        device=protocol.device,
         dtype=str(protocol.dtype).removeprefix("torch."),
         features=features_name,
         features_digest=features_digest,
         settings={"preparation": method.preparation, **method.solver.settings()},
-        environment=environment(protocol.device),
     )
     return row, torch.cat([part.accuracy for part in scores])
 
 
-def _summary(scores: Sequence[_Scores]) -> dict[str, float]:
+def _summary(scores: Sequence[_Scores]) -> dict[str, Any]:
     """What a row says about all tasks."""
     mean, half_width = mean_interval(torch.cat([part.accuracy for part in scores]))
     area, area_half_width = mean_interval(torch.cat([part.auroc for part in scores]))

@@ -63,10 +63,11 @@ def reproduce(
     Example: infoshot reproduce --features mine.safetensors --out report
     """
     check_device(device)
+    default_tasks = _ON_CPU if device == "cpu" else tasks
     plan = Plan(
         experiments=_experiments(only),
         n_tasks=tasks,
-        n_gradient_tasks=gradient_tasks or (_ON_CPU if device == "cpu" else tasks),
+        n_gradient_tasks=default_tasks if gradient_tasks is None else gradient_tasks,
         n_network_tasks=network_tasks,
         seed=seed,
         device=device,
@@ -84,7 +85,7 @@ def reproduce(
         store.read()
         _run(planned, loaded, store, network)
         if "table5" in plan.experiments:
-            add_run_times(store, loaded[0][1], device)
+            add_run_times(store, loaded[0][1], device, network)
         if "figure1" in plan.experiments:
             add_convergence(store, loaded[0][1], device, network)
         write_report(plan, planned, store)

@@ -28,7 +28,8 @@ def open_network(
 
 def extracted(network: Network, out: Path) -> Path:
     """Features of the test images in the folder of the report, made if they are not there yet."""
-    path = out / "features.safetensors"
+    # Under the digest of the weights: features of another network are never overwritten.
+    path = out / f"features-{network.checkpoint.digest[:8]}.safetensors"
     with progress_bar("images") as progress:
         bar = progress.add_task("extracting test", total=len(network.split.records))
         table = split_features(

@@ -1,10 +1,11 @@
 """Run-times and convergence of a report, measured once and kept with the other results."""
 
 import dataclasses
+from typing import Any
 
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.data import TaskSpec
-from infoshot.reproduce.run_times import run_times
+from infoshot.reproduce.run_times import NETWORK_RUN, network_run_time, run_times
 from infoshot.reproduce.store import Store
 from infoshot.reproduce.whole_network import Network
 from infoshot.solvers import METHODS
@@ -13,11 +14,15 @@ from infoshot.types import FeatureTable
 _CURVES, _CURVE_TASKS, _NETWORK_CURVE_TASKS = ("tim-adm", "tim-gd"), 128, 24
 
 
-def add_run_times(store: Store, table: FeatureTable, device: str) -> None:
-    """Measure how long a task takes, unless that is there already."""
-    if "run_times" not in store.extra:
-        store.extra["run_times"] = run_times(table, device)
-        store.write()
+def add_run_times(store: Store, table: FeatureTable, device: str, network: Network | None) -> None:
+    """Measure how long a task takes on this device, unless that is there already."""
+    times: list[dict[str, Any]] = store.extra.setdefault("run_times", [])
+    known = {entry["run"] for entry in times if entry["device"] == device}
+    if not known:
+        times += run_times(table, device)
+    if network is not None and NETWORK_RUN not in known:
+        times.append(network_run_time(network, device))
+    store.write()
 
 
 def add_convergence(
@@ -29,16 +34,6 @@ def add_convergence(
     if network is not None and "figure1_network" not in store.extra:
         curve = network.curve(_NETWORK_CURVE_TASKS, device)
         store.extra["figure1_network"] = [dataclasses.asdict(curve.summary())]
-        store.extra["run_times_network"] = [
-            {
-                "method": "TIM-GD {phi+W}",
-                "run": "tim-gd over the whole network",
-                "device": device,
-                "alone_s": float(curve.seconds[-1]),
-                "batched_s": None,
-                "batch": 1,
-            }
-        ]
         store.write()
 
 

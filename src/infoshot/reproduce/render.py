@@ -24,10 +24,8 @@ _TITLE = "Transductive Information Maximization for Few-Shot Learning, reproduce
 
 def write_report(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> None:
     """Write everything that can be looked at, from what the store holds."""
-    found = orderings(
-        ablation_accuracies(planned, store, store.sources[0].digest),
-        store.extra.get("run_times", []),
-    )
+    times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
+    found = orderings(ablation_accuracies(planned, store, store.sources[0].digest), times)
     tables = {name: run_tables(name, planned, store) for name in plan.experiments}
     timeless = [item for item in found if "faster" not in item.statement]
     parts = [table for name in plan.experiments for table in tables[name]]
@@ -94,12 +92,11 @@ def _time_table(store: Store) -> Table:
                 str(entry["batch"]),
                 entry["device"],
             ]
-            for name in ("run_times", "run_times_network")
-            for entry in store.extra.get(name, [])
+            for entry in store.extra.get("run_times", [])
         ],
         "Run-times per 5-way 5-shot task, run here",
         "Solving only: features are given, tasks drawn before, nothing is scored; warmed up, the "
-        "device waited for, the median of several. On a CPU one core.",
+        "device waited for, the median of several. On a CPU one core, all for a whole network.",
     )
 
 
@@ -123,7 +120,7 @@ def _figure(store: Store) -> Picture | None:
 
 def _environment(store: Store) -> Section:
     row = next(iter(store.rows.values()), None)
-    known = [] if row is None else [[key, str(value)] for key, value in row["environment"].items()]
+    known = [] if row is None else [[key, str(value)] for key, value in row.environment.items()]
     features = [
         ["features", f"{source.name} (sha256 {source.digest[:16]}...)"] for source in store.sources
     ]

@@ -8,7 +8,7 @@ from infoshot.data import TaskSpec
 from infoshot.errors import DataError
 from infoshot.reproduce.experiments import GRADIENT, QUERIES, Cell, cells
 from infoshot.reproduce.sources import Source
-from infoshot.reproduce.store import Store, cell_key, row_entry
+from infoshot.reproduce.store import Store, cell_key
 from infoshot.reproduce.whole_network import Network
 from infoshot.types import FeatureTable
 
@@ -82,12 +82,14 @@ def _planned_network(
     protocol = plan.protocol(cell)
     if network is None:
         return PlannedCell(cell, source, protocol, "", "needs images (--checkpoint and --root)")
+    network.validate(protocol)
     return PlannedCell(cell, source, protocol, network.key(cell, protocol))
 
 
 def _planned(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
     method, protocol = cell.method(), plan.protocol(cell)
-    key = cell_key(source.digest, method, protocol)
+    what = (method.name, method.preparation, method.solver.settings())
+    key = cell_key(protocol, source.digest, *what)
     reason = ""
     n_classes = len(table.labels[table.labels >= 0].unique())
     if method.preparation == "centred-l2" and table.base_mean is None:
@@ -121,14 +123,13 @@ def run_cells(
         if cell.over_network:
             assert network is not None
             row, accuracies = network.score(cell, item.protocol, on_progress)
-            store.add(item.key, row_entry(row), accuracies)
-            continue
-        row, accuracies = score_cell(
-            tables[source.digest],
-            cell.method(),
-            item.protocol,
-            features_name=source.name,
-            features_digest=source.digest,
-            on_progress=on_progress,
-        )
-        store.add(item.key, row_entry(row), accuracies)
+        else:
+            row, accuracies = score_cell(
+                tables[source.digest],
+                cell.method(),
+                item.protocol,
+                features_name=source.name,
+                features_digest=source.digest,
+                on_progress=on_progress,
+            )
+        store.add(item.key, row, accuracies)

@@ -12,9 +12,13 @@ import torch
 
 from infoshot.data import TaskSpec, sample_tasks
 from infoshot.features import prepare
+from infoshot.finetune import FineTuning
+from infoshot.reproduce.experiments import cells
+from infoshot.reproduce.whole_network import Network
 from infoshot.solvers import METHODS, solve
 from infoshot.types import FeatureTable, TaskBatch
 
+NETWORK_RUN = "ent-min over the whole network"
 TIMED = {"SimpleShot": "simpleshot", "TIM-ADM": "tim-adm", "TIM-GD": "tim-gd"}
 _ALONE, _ROUNDS = 9, 3
 _BATCH = {"cpu": 64, "cuda": 1000}
@@ -49,6 +53,20 @@ def run_times(table: FeatureTable, device: str) -> list[dict[str, Any]]:
     finally:
         torch.set_num_threads(n_threads)
     return entries
+
+
+def network_run_time(network: Network, device: str) -> dict[str, Any]:
+    """Seconds per task of entropy minimisation over the whole network, all cores on a CPU."""
+    cell = next(cell for cell in cells("table4") if cell.run == "ent-min")
+    seconds = network.seconds_alone(FineTuning(**cell.settings), _ALONE, device)
+    return {
+        "method": f"{cell.paper_method} {{{cell.parameters}}}",
+        "run": NETWORK_RUN,
+        "device": device,
+        "alone_s": statistics.median(seconds),
+        "batched_s": None,
+        "batch": 1,
+    }
 
 
 def _seconds(name: str, tasks: TaskBatch) -> float:

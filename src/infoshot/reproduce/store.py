@@ -3,8 +3,7 @@
 import dataclasses
 import hashlib
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from infoshot.atomic import write_atomically
-from infoshot.benchmark import Protocol
+from infoshot.benchmark import Protocol, rows_from_json, rows_to_json
 from infoshot.errors import DataError
 from infoshot.reproduce.sources import Source
-from infoshot.solvers import Method
 from infoshot.types import ResultRow
 
 _FORMAT = "infoshot.reproduce/1"
@@ -34,7 +32,7 @@ class Store:
 
     folder: Path
     sources: Sequence[Source]
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, ResultRow] = field(default_factory=dict)
     accuracies: dict[str, Tensor] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -52,8 +50,9 @@ class Store:
         try:
             document = json.loads(path.read_text())
             sources = [Source(**entry) for entry in document["features"]]
-            rows, extra = document["rows"], document["extra"]
-            format_name = document["format"]
+            keys = [entry.pop("key") for entry in document["rows"]]
+            rows = rows_from_json(json.dumps(document["rows"]))
+            extra, format_name = document["extra"], document["format"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{path}: not a result of this command, so it is left alone; choose another folder "
@@ -66,48 +65,41 @@ class Store:
                 "another folder for --out."
             )
         self.accuracies = _read_accuracies(self.folder / "accuracies.safetensors")
-        self.rows = {row["key"]: row for row in rows if row["key"] in self.accuracies}
+        self.rows = {
+            key: row for key, row in zip(keys, rows, strict=True) if key in self.accuracies
+        }
         self.extra = extra
 
-    def add(self, key: str, row: Mapping[str, Any], accuracies: Tensor) -> None:
+    def add(self, key: str, row: ResultRow, accuracies: Tensor) -> None:
         """Keep one more cell."""
-        self.rows[key] = {"key": key, **row}
+        self.rows[key] = row
         self.accuracies[key] = accuracies.to(torch.float32).contiguous()
         self.write()
 
     def write(self) -> None:
         """Write both files anew."""
         write_atomically(self.folder / "accuracies.safetensors", save(self.accuracies))
+        entries = json.loads(rows_to_json(list(self.rows.values())))
         document = {
             "format": _FORMAT,
             "features": [dataclasses.asdict(source) for source in self.sources],
-            "rows": list(self.rows.values()),
+            "rows": [{"key": key, **entry} for key, entry in zip(self.rows, entries, strict=True)],
             "extra": self.extra,
         }
-        text = json.dumps(_plain(document), indent=1, allow_nan=False)
+        text = json.dumps(document, indent=1, allow_nan=False)
         write_atomically(self.folder / "results.json", text + "\n")
 
 
-def cell_key(digest: str, method: Method, protocol: Protocol) -> str:
-    """Digest of all that the numbers of a cell depend on."""
+def cell_key(protocol: Protocol, *what: Any) -> str:  # noqa: ANN401 - any plain value
+    """Digest of all that the numbers of a cell depend on: what is run on what, and how."""
     spec = protocol.spec
-    parts = [
-        digest,
-        method.name,
-        method.preparation,
-        method.solver.settings(),
+    how = [
         [spec.n_way, spec.n_shot, spec.n_query, spec.seed, str(spec.regime)],
         protocol.n_tasks,
         str(protocol.dtype),
         protocol.device.split(":")[0],
     ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def row_entry(row: ResultRow, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any plain value
-    """A row as JSON has it, with what the paper adds."""
-    entry: dict[str, Any] = _plain({**more, **dataclasses.asdict(row)})
-    return entry
+    return hashlib.sha256(json.dumps([*what, *how], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _read_accuracies(path: Path) -> dict[str, Tensor]:
@@ -115,12 +107,3 @@ def _read_accuracies(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError):
         return {}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any plain value
-    """Numbers that are not known as null, mappings and sequences as JSON's."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

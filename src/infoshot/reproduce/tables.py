@@ -1,7 +1,6 @@
 """The tables of a report: what was run here beside what was published, and the published rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from infoshot.benchmark.tables import with_interval
 from infoshot.report import Strong, Table
@@ -156,14 +155,14 @@ def _numbers(item: PlannedCell, store: Store) -> list[str]:
     """Ours, published, difference."""
     published = item.cell.published(item.source.dataset, item.source.backbone)
     printed = "" if published is None else _printed(published)
-    row: Mapping[str, Any] | None = store.rows.get(item.key)
+    row = store.rows.get(item.key)
     if row is None:
         return [f"not run: {item.not_run}" if item.not_run else "not run", printed, ""]
-    half = float("nan") if row["ci95"] is None else row["ci95"]
-    ours = with_interval(row["mean"], half)
+    ours = with_interval(row.mean, row.ci95)
     if published is None:
         return [ours, "", ""]
-    return [ours, printed, f"{row['mean'] - published:+.2f}" + ours[len(f"{row['mean']:.2f}") :]]
+    interval = ours.removeprefix(f"{row.mean:.2f}")
+    return [ours, printed, f"{row.mean - published:+.2f}{interval}"]
 
 
 def _published_line(row: Published) -> tuple[str, ...]:

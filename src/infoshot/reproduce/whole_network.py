@@ -1,8 +1,6 @@
 """Cells over {phi, W}: every task fine-tunes the network on its own images."""
 
 import dataclasses
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,19 +9,20 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from infoshot import checks
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.benchmark import Protocol
 from infoshot.benchmark.convergence import Curve
-from infoshot.data import ImageSplit, TaskSpec
+from infoshot.data import ImageSplit, TaskSampler, TaskSpec
 from infoshot.data.decoded import stored_crops
 from infoshot.data.image_tasks import image_tasks
-from infoshot.environment import environment
 from infoshot.features.extract import Extraction, provenance
 from infoshot.finetune import FineTuning, fine_tune
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.reproduce.experiments import WHOLE_NETWORK, Cell
+from infoshot.reproduce.store import cell_key
 from infoshot.solvers.objective import conditional_entropy, marginal_entropy
-from infoshot.types import ResultRow
+from infoshot.types import FeatureTable, ResultRow
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,15 @@ class Network:
 
     def key(self, cell: Cell, protocol: Protocol) -> str:
         """Digest of all that the numbers of a cell depend on."""
-        parts = [
-            self.about,
-            dataclasses.asdict(_setting(cell)),
-            [protocol.spec.n_way, protocol.spec.n_shot, protocol.spec.n_query, protocol.spec.seed],
-            protocol.n_tasks,
-            protocol.device.split(":")[0],
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        return cell_key(protocol, self.about, dataclasses.asdict(_setting(cell)))
+
+    def validate(self, protocol: Protocol) -> None:
+        """Raise, before any work, if these tasks cannot be drawn from the images."""
+        checks.at_least("n_tasks", protocol.n_tasks, 1)
+        labels = torch.tensor(self.split.labels)
+        nothing = torch.empty(len(labels), 0)
+        names = tuple(self.split.class_names)
+        TaskSampler(FeatureTable(nothing, labels, class_names=names), protocol.spec)
 
     @cached_property
     def about(self) -> dict[str, str]:
@@ -72,28 +72,28 @@ class Network:
         seconds = time.perf_counter() - start
         accuracies = torch.cat(scores)
         mean, half_width = mean_interval(accuracies)
-        spec = protocol.spec
         row = ResultRow(
             method=f"{cell.run} over the whole network",
-            ways=spec.n_way,
-            shots=spec.n_shot,
-            queries=spec.n_query,
-            tasks=protocol.n_tasks,
-            seed=spec.seed,
-            regime=str(spec.regime),
+            assumes=cell.assumes,
             mean=100 * mean,
             ci95=100 * half_width,
-            seconds=seconds,
-            per_task_ms=1000 * seconds / protocol.n_tasks,
-            device=protocol.device,
+            **protocol.described(seconds),
             dtype="bfloat16" if on_gpu else "float32",
             features=f"{self.about['backbone']} on images",
             features_digest=self.about["weights_sha256"],
             settings=dataclasses.asdict(setting),
-            environment=environment(protocol.device),
-            assumes=cell.assumes,
         )
         return row, accuracies
+
+    def seconds_alone(self, setting: FineTuning, n_tasks: int, device: str) -> list[float]:
+        """Seconds of single 5-way 5-shot tasks, after one that warms up; images are decoded."""
+        backbone = self.checkpoint.backbone.to(device)
+        seconds = []
+        for task, _ in image_tasks(self.crops, self.split, TaskSpec(n_shot=5), range(n_tasks + 1)):
+            start = time.perf_counter()
+            fine_tune(backbone, task, setting, amp=device.startswith("cuda"))
+            seconds.append(time.perf_counter() - start)
+        return seconds[1:]
 
     def curve(self, n_tasks: int, device: str) -> Curve:
         """Accuracy and mutual information while tasks fine-tune the network, one after another."""
@@ -103,7 +103,7 @@ class Network:
         for number, (task, labels) in enumerate(tasks):
             watch = _Watch(labels.to(device).unsqueeze(0), device)
             fine_tune(backbone, task, FineTuning(), amp=device.startswith("cuda"), on_step=watch)
-            if number or n_tasks == 1:  # the first one warms up
+            if number:  # the first one warms up
                 seconds.append(torch.tensor(watch.seconds))
                 scores.append(torch.cat(watch.accuracy))
                 information.append(torch.cat(watch.information))

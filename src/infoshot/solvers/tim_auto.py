@@ -71,7 +71,7 @@ class _AutoState(AdmState):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TimAuto(Solver[_AutoState]):
-    """Transductive information maximization, safe for any class balance.
+    """Transductive information maximization, for any class balance.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class TimAuto(Solver[_AutoState]):
         Alternations per task, and in each of the two rehearsals.
     temperature
         Factor on the squared distance in the probabilities that are reported, for one example per
-        class; larger is sharper. It never changes a label.
+        class; larger is sharper. It never changes a label. Queries that are judged alone have 100.
     solve_temperature
         The same while solving.
     cross_entropy_weight, conditional_entropy_weight
@@ -120,7 +120,7 @@ class TimAuto(Solver[_AutoState]):
         smoothed = self._smoothed(task)
         start = self._adm.init(smoothed)
         start.weights = shrunken(start.weights, task, self.shrinkage)
-        unevenness, chance = self._unevenness(smoothed, start)
+        unevenness, chance = self._evidence(smoothed, start)
         log_beta = math.log(_AT_BALANCE) - _FALL * unevenness / chance
         beta = log_beta.exp_().clamp_(min=_LEAST)
         fields = {field.name: getattr(start, field.name) for field in dataclasses.fields(start)}
@@ -195,7 +195,7 @@ class TimAuto(Solver[_AutoState]):
         z_qry = averaged_with_neighbours(task.z_qry, self.smoothing, self.n_neighbours)
         return dataclasses.replace(task, z_qry=z_qry)
 
-    def _unevenness(self, task: TaskBatch, start: AdmState) -> tuple[Tensor, Tensor]:
+    def _evidence(self, task: TaskBatch, start: AdmState) -> tuple[Tensor, Tensor]:
         """How uneven rehearsals come out, and nu, the scale of chance; both ``(task,)``."""
         n_shots = class_rows(task.y_sup, task.n_way, task.z_sup.dtype).sum(-1)
         chance = n_shots.reciprocal().sum(-1).div_(task.n_way**2).add_(1 / task.n_qry).sqrt_()
