@@ -1,5 +1,6 @@
 """``infoshot reproduce`` with images: the ablation over the whole network."""
 
+import dataclasses
 import json
 from functools import partial
 
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import save_checkpoint
 from infoshot.cli.app import app
-from infoshot.features import default_features_path
+from infoshot.features import default_features_path, write_features
 from infoshot.finetune import FineTuning
 from infoshot.reproduce.experiments import LOSSES, WHOLE_NETWORK, cells
 from tests.image_folders import make_folders
@@ -59,13 +60,13 @@ def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
 
 def test_figure_and_times_know_the_network(given, tmp_path, monkeypatch):
     monkeypatch.setattr("infoshot.reproduce.extras._CURVE_TASKS", 2)
-    monkeypatch.setattr("infoshot.reproduce.extras._NETWORK_CURVE_TASKS", 3)
     monkeypatch.setattr("infoshot.reproduce.run_times._ALONE", 1)
     monkeypatch.setattr("infoshot.reproduce.run_times._BATCH", {"cpu": 2})
     result = run(*given, "--out", tmp_path / "r", "--only", "table5,figure1", *SMALL)
     assert result.exit_code == 0, result.output
     extra = json.loads((tmp_path / "r" / "results.json").read_text())["extra"]
     (curve,) = extra["figure1_network"]
+    assert curve["n_tasks"] == 2
     assert len(curve["milliseconds"]) == len(curve["accuracy"]) == 3  # two steps and the end
     assert curve["milliseconds"] == sorted(curve["milliseconds"])
     times = {entry["method"]: entry["alone_s"] for entry in extra["run_times"]}
@@ -79,12 +80,21 @@ def test_without_images_the_rows_are_not_run(tmp_path):
     assert text.count("not run: needs images (--checkpoint and --root)") == 10
 
 
-def test_too_few_images_are_said_before_any_work(given, tmp_path):
+def test_too_few_images_are_said_before_any_work(given, tmp_path, embedded):
     few = make_folders(tmp_path / "few", 8, splits={"train": "ab", "val": "cd", "test": "efghi"})
-    arguments = (*given[:2], "--root", few, *given[4:], "--features", default_features_path())
+    features = tmp_path / "of-unknown-network.safetensors"
+    write_features(features, dataclasses.replace(embedded, provenance={}))
+    arguments = (*given[:2], "--root", few, *given[4:], "--features", features)
     result = run(*arguments, "--out", tmp_path / "r", "--only", "table4", *SMALL)
     assert result.exit_code == 2
     assert "n_shot + n_query must be at most 8" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_features_of_another_network_are_no_comparison(given, tmp_path):
+    result = run(*given, "--features", default_features_path(), "--out", tmp_path / "r", *SMALL)
+    assert result.exit_code == 2
+    assert "the features are of another network than --checkpoint" in result.stderr
     assert not (tmp_path / "r").exists()
 
 

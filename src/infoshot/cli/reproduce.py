@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
+from infoshot import checks
 from infoshot.atomic import check_outputs, make_folder, sole_writer
-from infoshot.checks import device as check_device
-from infoshot.checks import unknown_name
 from infoshot.cli.console import progress_bar, say, stdout
 from infoshot.cli.reproduce_images import extracted, open_network
 from infoshot.errors import InvalidArgumentError
@@ -50,7 +49,9 @@ def reproduce(
         Path | None, typer.Option(help="Network, for the ablation over its parameters too.")
     ] = None,
     root: Annotated[Path | None, typer.Option(help="Images for --checkpoint.")] = None,
-    network_tasks: Annotated[int, typer.Option(help="Tasks per number over the network.")] = 300,
+    network_tasks: Annotated[
+        int, typer.Option(help="Tasks per number over the network; a CPU takes a minute for each.")
+    ] = 300,
     seed: Annotated[int, typer.Option(help="Task i depends on the seed and on i only.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
 ) -> None:
@@ -62,7 +63,7 @@ def reproduce(
 
     Example: infoshot reproduce --features mine.safetensors --out report
     """
-    check_device(device)
+    checks.device(device)
     default_tasks = _ON_CPU if device == "cpu" else tasks
     plan = Plan(
         experiments=_experiments(only),
@@ -84,10 +85,10 @@ def reproduce(
         store = Store(out, [source for source, _ in loaded])
         store.read()
         _run(planned, loaded, store, network)
-        if "table5" in plan.experiments:
-            add_run_times(store, loaded[0][1], device, network)
-        if "figure1" in plan.experiments:
-            add_convergence(store, loaded[0][1], device, network)
+        for name, add in (("table5", add_run_times), ("figure1", add_convergence)):
+            if name in plan.experiments:
+                say(f"{EXPERIMENTS[name]} ...")
+                add(plan, store, loaded[0][1], network)
         write_report(plan, planned, store)
     stdout().print(f"Report: {out / 'report.html'}", soft_wrap=True)
 
@@ -96,7 +97,7 @@ def _experiments(only: str | None) -> list[str]:
     names = list(EXPERIMENTS) if only is None else [name.strip() for name in only.split(",")]
     for name in names:
         if name not in EXPERIMENTS:
-            raise InvalidArgumentError(unknown_name("experiment", name, EXPERIMENTS))
+            raise InvalidArgumentError(checks.unknown_name("experiment", name, EXPERIMENTS))
     return names
 
 

@@ -72,17 +72,17 @@ def plan_cells(
                 if not cell.over_network:
                     planned.append(_planned(plan, cell, source, table))
                 elif source == features[0][0]:
-                    planned.append(_planned_network(plan, cell, source, network))
+                    planned.append(_planned_network(plan, cell, source, table, network))
     return planned
 
 
 def _planned_network(
-    plan: Plan, cell: Cell, source: Source, network: Network | None
+    plan: Plan, cell: Cell, source: Source, table: FeatureTable, network: Network | None
 ) -> PlannedCell:
     protocol = plan.protocol(cell)
     if network is None:
         return PlannedCell(cell, source, protocol, "", "needs images (--checkpoint and --root)")
-    network.validate(protocol)
+    network.validate(protocol, table)
     return PlannedCell(cell, source, protocol, network.key(cell, protocol))
 
 

@@ -55,10 +55,13 @@ def run_times(table: FeatureTable, device: str) -> list[dict[str, Any]]:
     return entries
 
 
-def network_run_time(network: Network, device: str) -> dict[str, Any]:
-    """Seconds per task of entropy minimisation over the whole network, all cores on a CPU."""
+def network_run_time(network: Network, device: str, n_tasks: int) -> dict[str, Any]:
+    """Seconds per task of entropy minimisation over the whole network, all cores on a CPU.
+
+    The median of ``n_tasks`` or fewer.
+    """
     cell = next(cell for cell in cells("table4") if cell.run == "ent-min")
-    seconds = network.seconds_alone(FineTuning(**cell.settings), _ALONE, device)
+    seconds = network.seconds_alone(FineTuning(**cell.settings), min(_ALONE, n_tasks), device)
     return {
         "method": f"{cell.paper_method} {{{cell.parameters}}}",
         "run": NETWORK_RUN,

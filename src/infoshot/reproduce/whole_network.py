@@ -16,6 +16,7 @@ from infoshot.benchmark.convergence import Curve
 from infoshot.data import ImageSplit, TaskSampler, TaskSpec
 from infoshot.data.decoded import stored_crops
 from infoshot.data.image_tasks import image_tasks
+from infoshot.errors import DataError
 from infoshot.features.extract import Extraction, provenance
 from infoshot.finetune import FineTuning, fine_tune
 from infoshot.metrics import accuracy, mean_interval
@@ -38,8 +39,17 @@ class Network:
         """Digest of all that the numbers of a cell depend on."""
         return cell_key(protocol, self.about, dataclasses.asdict(_setting(cell)))
 
-    def validate(self, protocol: Protocol) -> None:
-        """Raise, before any work, if these tasks cannot be drawn from the images."""
+    def validate(self, protocol: Protocol, features: FeatureTable) -> None:
+        """Raise, before any work, if the tasks cannot be drawn from the images.
+
+        Or if the features they are compared with say that they are of another network.
+        """
+        weights = self.checkpoint.digest
+        if features.provenance.get("weights_sha256", weights) != weights:
+            raise DataError(
+                "the features are of another network than --checkpoint; leave --features out to "
+                "compare with features of its own."
+            )
         checks.at_least("n_tasks", protocol.n_tasks, 1)
         labels = torch.tensor(self.split.labels)
         nothing = torch.empty(len(labels), 0)
@@ -96,14 +106,17 @@ class Network:
         return seconds[1:]
 
     def curve(self, n_tasks: int, device: str) -> Curve:
-        """Accuracy and mutual information while tasks fine-tune the network, one after another."""
+        """Accuracy and mutual information while tasks fine-tune the network, one after another.
+
+        One more task than ``n_tasks`` runs before them to warm up.
+        """
         backbone = self.checkpoint.backbone.to(device)
         seconds, scores, information = [], [], []
-        tasks = image_tasks(self.crops, self.split, TaskSpec(), range(n_tasks))
+        tasks = image_tasks(self.crops, self.split, TaskSpec(), range(n_tasks + 1))
         for number, (task, labels) in enumerate(tasks):
             watch = _Watch(labels.to(device).unsqueeze(0), device)
             fine_tune(backbone, task, FineTuning(), amp=device.startswith("cuda"), on_step=watch)
-            if number:  # the first one warms up
+            if number:
                 seconds.append(torch.tensor(watch.seconds))
                 scores.append(torch.cat(watch.accuracy))
                 information.append(torch.cat(watch.information))
