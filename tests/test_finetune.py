@@ -16,7 +16,7 @@ from infoshot.data.image_tasks import ImageTask, image_tasks
 from infoshot.data.transforms import network_input
 from infoshot.features import unit_length
 from infoshot.features.extract import Extraction, extract_features, feature_table
-from infoshot.finetune import FineTuning, fine_tune
+from infoshot.finetune import FineTuner, FineTuning
 from infoshot.metrics import accuracy
 from tests.image_folders import make_folders
 
@@ -63,6 +63,10 @@ def crops(split):
 def task(crops, split):
     [(task, _)] = image_tasks(crops, split, SPEC, range(1))
     return task
+
+
+def fine_tune(backbone, task, setting, *, amp=False):
+    return FineTuner(backbone, setting, amp=amp)(task)
 
 
 def slowly(backbone, task, setting):
@@ -179,20 +183,37 @@ class _Stumbling(Backbone):
 
 def test_nor_after_an_exception(backbone, task):
     network = _Stumbling(copy.deepcopy(backbone))
+    _Stumbling.passes = 0
     before = _everything(network)
     with pytest.raises(RuntimeError, match="out of memory"):
         fine_tune(network, task, FineTuning())
     _assert_unchanged(network, before)
 
 
-def test_tasks_do_not_depend_on_their_order(backbone, crops, split):
-    def answers(tasks):
-        drawn = zip(tasks, image_tasks(crops, split, SPEC, tasks), strict=True)
-        return {i: fine_tune(backbone, task, FineTuning(n_steps=2)) for i, (task, _) in drawn}
+def test_tasks_do_not_depend_on_those_before(backbone, crops, split):
+    fine_tuner, setting = FineTuner(backbone, FineTuning(n_steps=2)), FineTuning(n_steps=2)
+    one, two, three = (task for task, _ in image_tasks(crops, split, SPEC, range(3)))
+    [(other, _)] = image_tasks(crops, split, TaskSpec(n_way=2, n_shot=1, n_query=3), range(1))
+    for task in (one, two, other, three, one):  # the shape changes and comes back
+        assert torch.equal(fine_tuner(task), fine_tune(backbone, task, setting))
+    assert not torch.equal(fine_tuner(one), fine_tuner(two))
 
-    forwards, backwards = answers(range(3)), answers(range(2, -1, -1))
-    assert all(torch.equal(forwards[i], backwards[i]) for i in range(3))
-    assert not torch.equal(forwards[0], forwards[1])
+
+def test_nor_on_one_that_failed(backbone, task):
+    fine_tuner = FineTuner(_Stumbling(copy.deepcopy(backbone)), FineTuning(n_steps=2))
+    _Stumbling.passes = 0
+    with pytest.raises(RuntimeError, match="out of memory"):
+        fine_tuner(task)
+    assert torch.equal(fine_tuner(task), fine_tune(backbone, task, FineTuning(n_steps=2)))
+
+
+def test_steps_can_be_watched(backbone, task):
+    seen = []
+    p = FineTuner(backbone, FineTuning(n_steps=3))(task, lambda log_p: seen.append(log_p.clone()))
+    assert len(seen) == 4
+    torch.testing.assert_close(seen[-1].exp().squeeze(0), p)
+    one_step = fine_tune(backbone, task, FineTuning(n_steps=1))
+    torch.testing.assert_close(seen[1].exp().squeeze(0), one_step)
 
 
 def test_answer_does_not_depend_on_chance(crops, split):
@@ -220,9 +241,9 @@ def test_bfloat16_is_close(backbone, task):
 def test_query_labels_have_no_way_in():
     names = {field.name for field in dataclasses.fields(ImageTask)}
     assert names == {"x_sup", "y_sup", "x_qry", "n_way"}
-    assert set(inspect.signature(fine_tune).parameters) == {
-        "backbone", "task", "setting", "amp", "on_step",
-    }  # fmt: skip
+    assert set(inspect.signature(FineTuner).parameters) == {"backbone", "setting", "amp"}
+    call = inspect.signature(FineTuner.__call__).parameters
+    assert set(call) == {"self", "task", "on_step"}
 
 
 @pytest.mark.parametrize(

@@ -89,109 +89,193 @@ class FineTuning:
         return self.marginal_entropy_weight > 0 or self.conditional_entropy_weight > 0
 
 
-def fine_tune(
-    backbone: Backbone,
-    task: ImageTask,
-    setting: FineTuning,
-    *,
-    amp: bool = False,
-    on_step: Callable[[Tensor], None] | None = None,
-) -> Tensor:
-    """Probabilities of the queries after the network has learned from this task.
+class FineTuner:
+    """A network that learns from one task after the other, from the same weights every time.
 
     A copy learns, where the backbone is; the backbone itself, its statistics and its mode are never
-    written to, so every task begins with the same weights whatever happened to the one before.
+    written to. Every task begins with the weights that the backbone has when this is made, whatever
+    happened to the task before.
 
     Parameters
     ----------
     backbone
         The network, with the weights to begin with; move it to a GPU first to use one.
-    task, setting
-        What to learn from, and how.
+    setting
+        How to learn.
     amp
         Whether the steps compute in bfloat16, which is several times faster on a GPU. Parameters,
         prototypes and losses stay as they are. Otherwise all is float32 throughout, as in
         extraction.
-    on_step
-        Called before every step and after the last with the log-probabilities of the queries,
-        shape ``(1, query, class)``; between steps only where the loss looks at the queries.
-
-    Returns
-    -------
-    Shape ``(query, class)``, on the CPU.
-
-    Raises
-    ------
-    DataError
-        If the descent diverges.
     """
-    setting.validate()
-    task.validate()
-    network = copy.deepcopy(backbone).requires_grad_()
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    x_sup, x_qry = (_network_input(network, images) for images in (task.x_sup, task.x_qry))
-    y_sup = task.y_sup.to(x_sup.device).long().unsqueeze(0)
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+
+    def __init__(self, backbone: Backbone, setting: FineTuning, *, amp: bool = False) -> None:
+        setting.validate()
+        self._setting, self._amp = setting, amp
+        self._network = copy.deepcopy(backbone).requires_grad_()
+        self._network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._beginning = [tensor.clone() for tensor in self._network.state_dict().values()]
+        self._descent: _Descent | None = None
+
+    def __call__(self, task: ImageTask, on_step: Callable[[Tensor], None] | None = None) -> Tensor:
+        """Probabilities of the queries after the network has learned from this task.
+
+        Parameters
+        ----------
+        task
+            What to learn from.
+        on_step
+            Called after every step with the log-probabilities of the queries that the step began
+            with, shape ``(1, query, class)``, where the loss looks at the queries; and at the end
+            with those of the answer. They change in place with the next step.
+
+        Returns
+        -------
+        Shape ``(query, class)``, on the CPU.
+
+        Raises
+        ------
+        DataError
+            If the descent diverges.
+        """
+        task.validate()
+        setting = self._setting
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+            descent = self._started(task)
+            for _ in range(setting.n_steps):
+                log_p = descent.step()
+                if on_step is not None and log_p is not None:
+                    on_step(log_p)
+            with torch.no_grad():
+                amp = self._amp and setting.n_steps > 0
+                (z_qry,) = _unit_features(self._network, descent.x_qry, amp=amp)
+                log_p = log_posterior(z_qry, descent.weights, setting.temperature)
+        if on_step is not None:
+            on_step(log_p)
+        probabilities = log_p.exp().squeeze(0).cpu()
+        if not probabilities.isfinite().all():
+            raise DataError(
+                f"fine-tuning has diverged within {setting.n_steps} steps; a lower learning rate "
+                f"than {setting.learning_rate:g} may help."
+            )
+        return probabilities
+
+    def _started(self, task: ImageTask) -> "_Descent":
+        """The descent before its first step, the network in the mode of its steps."""
+        network = self._network
+        for tensor, beginning in zip(network.state_dict().values(), self._beginning, strict=True):
+            tensor.copy_(beginning)
+        x_sup, x_qry = (_network_input(network, images) for images in (task.x_sup, task.x_qry))
+        y_sup = task.y_sup.to(x_sup.device).long().unsqueeze(0)
         network.eval()
         with torch.no_grad():
             (z_sup,) = _unit_features(network, x_sup, amp=False)
         checks.check_finite("features of the support", z_sup)
-        weights = class_means(z_sup, y_sup, task.n_way).requires_grad_()
-        if setting.n_steps:
+        weights = class_means(z_sup, y_sup, task.n_way)
+        if self._setting.n_steps:
             _with_batch_statistics(network)
-            _descend(network, weights, x_sup, y_sup, x_qry, setting, amp=amp, on_step=on_step)
-        with torch.no_grad():
-            (z_qry,) = _unit_features(network, x_qry, amp=amp and setting.n_steps > 0)
-            log_p = log_posterior(z_qry, weights, setting.temperature)
-            probabilities = log_p.exp()
-        if on_step is not None:
-            on_step(log_p)
-    probabilities = probabilities.squeeze(0).cpu()
-    if not probabilities.isfinite().all():
-        raise DataError(
-            f"fine-tuning has diverged within {setting.n_steps} steps; a lower learning rate than "
-            f"{setting.learning_rate:g} may help."
+        inputs = (x_sup, y_sup, x_qry, weights)
+        if self._descent is None or not self._descent.restart(*inputs):
+            self._descent = _Descent(network, *inputs, self._setting, amp=self._amp)
+        return self._descent
+
+
+class _Descent:
+    """Steps of Adam on the network and the class weights of tasks of one shape.
+
+    On a GPU a step is a CUDA graph: launching its thousand kernels one by one takes longer than
+    computing them.
+    """
+
+    def __init__(
+        self,
+        network: Backbone,
+        x_sup: Tensor,
+        y_sup: Tensor,
+        x_qry: Tensor,
+        weights: Tensor,
+        setting: FineTuning,
+        *,
+        amp: bool,
+    ) -> None:
+        self.x_qry, self.weights = x_qry, weights.requires_grad_()
+        self._network, self._x_sup, self._y_sup = network, x_sup, y_sup
+        self._setting, self._amp = setting, amp
+        on_gpu = weights.device.type == "cuda"
+        self._optimizer = torch.optim.Adam(
+            [*network.parameters(), self.weights],
+            lr=setting.learning_rate,
+            fused=on_gpu or None,
+            capturable=on_gpu,
         )
-    return probabilities
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._log_p: Tensor | None = None
 
+    def restart(self, *inputs: Tensor) -> bool:
+        """Take in another task, if it has the shape of the one before."""
+        own = (self._x_sup, self._y_sup, self.x_qry, self.weights)
+        if any(old.shape != new.shape for old, new in zip(own, inputs, strict=True)):
+            return False
+        with torch.no_grad():
+            for old, new in zip(own, inputs, strict=True):
+                old.copy_(new)
+        self._forget_moments()
+        return True
 
-def _descend(
-    network: Backbone,
-    weights: Tensor,
-    x_sup: Tensor,
-    y_sup: Tensor,
-    x_qry: Tensor,
-    setting: FineTuning,
-    *,
-    amp: bool,
-    on_step: Callable[[Tensor], None] | None,
-) -> None:
-    """Take all steps; network and weights are written to."""
-    optimizer = torch.optim.Adam(
-        [*network.parameters(), weights],
-        lr=setting.learning_rate,
-        fused=weights.device.type == "cuda" or None,
-    )
-    batches = (x_sup, x_qry) if setting.looks_at_queries() else (x_sup,)
-    for _ in range(setting.n_steps):
-        features = _unit_features(network, *batches, amp=amp)
-        log_p = [log_posterior(z, weights, setting.temperature) for z in features]
+    def step(self) -> Tensor | None:
+        """Log-probabilities of the queries before the step, if it looked at them."""
+        if self.weights.device.type != "cuda":
+            return self._step()
+        with torch.cuda.device(self.weights.device):
+            if self._graph is None:
+                self._graph = self._captured()
+            self._graph.replay()
+        return self._log_p
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        """A step as a graph; capturing leaves network and weights as they were."""
+        changing = [*self._network.state_dict().values(), self.weights.detach()]
+        before = [tensor.clone() for tensor in changing]
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):  # PyTorch asks for some steps before a capture
+                self._step()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._log_p = self._step()
+        for tensor, value in zip(changing, before, strict=True):
+            tensor.copy_(value)
+        self._forget_moments()
+        return graph
+
+    def _forget_moments(self) -> None:
+        """Put Adam back to its beginning."""
+        for state in self._optimizer.state.values():
+            for tensor in state.values():
+                tensor.zero_()
+
+    def _step(self) -> Tensor | None:
+        setting, log_p_qry = self._setting, None
+        self._optimizer.zero_grad()
+        batches = (self._x_sup, self.x_qry) if setting.looks_at_queries() else (self._x_sup,)
+        features = _unit_features(self._network, *batches, amp=self._amp)
+        log_p = [log_posterior(z, self.weights, setting.temperature) for z in features]
         if setting.looks_at_queries():
-            if on_step is not None:
-                on_step(log_p[1].detach())
+            log_p_qry = log_p[1].detach()
             loss = tim_loss(
                 log_p[0],
-                y_sup,
+                self._y_sup,
                 log_p[1],
                 lam=setting.cross_entropy_weight,
                 beta=setting.marginal_entropy_weight,
                 alpha=setting.conditional_entropy_weight,
             )
         else:
-            loss = setting.cross_entropy_weight * support_cross_entropy(log_p[0], y_sup)
-        optimizer.zero_grad()
+            loss = setting.cross_entropy_weight * support_cross_entropy(log_p[0], self._y_sup)
         loss.sum().backward()
-        optimizer.step()
+        self._optimizer.step()
+        return log_p_qry
 
 
 def _unit_features(network: Backbone, *batches: Tensor, amp: bool) -> list[Tensor]:

@@ -18,7 +18,7 @@ from infoshot.data.decoded import stored_crops
 from infoshot.data.image_tasks import image_tasks
 from infoshot.errors import DataError
 from infoshot.features.extract import Extraction, provenance
-from infoshot.finetune import FineTuning, fine_tune
+from infoshot.finetune import FineTuner, FineTuning
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.reproduce.experiments import WHOLE_NETWORK, Cell
 from infoshot.reproduce.store import cell_key
@@ -72,11 +72,11 @@ class Network:
     ) -> tuple[ResultRow, Tensor]:
         """Fine-tune the network on every task; bfloat16 on a GPU."""
         on_gpu = protocol.device.startswith("cuda")
-        backbone = self.checkpoint.backbone.to(protocol.device)
         crops, setting, scores = self.crops, _setting(cell), []
+        fine_tuner = self._fine_tuner(setting, protocol.device)
         start = time.perf_counter()
         for task, labels in image_tasks(crops, self.split, protocol.spec, range(protocol.n_tasks)):
-            probabilities = fine_tune(backbone, task, setting, amp=on_gpu)
+            probabilities = fine_tuner(task)
             scores.append(accuracy(probabilities.unsqueeze(0), labels.unsqueeze(0)))
             on_progress(1)
         seconds = time.perf_counter() - start
@@ -97,11 +97,10 @@ class Network:
 
     def seconds_alone(self, setting: FineTuning, n_tasks: int, device: str) -> list[float]:
         """Seconds of single 5-way 5-shot tasks, after one that warms up; images are decoded."""
-        backbone = self.checkpoint.backbone.to(device)
-        seconds = []
+        fine_tuner, seconds = self._fine_tuner(setting, device), []
         for task, _ in image_tasks(self.crops, self.split, TaskSpec(n_shot=5), range(n_tasks + 1)):
             start = time.perf_counter()
-            fine_tune(backbone, task, setting, amp=device.startswith("cuda"))
+            fine_tuner(task)
             seconds.append(time.perf_counter() - start)
         return seconds[1:]
 
@@ -110,12 +109,12 @@ class Network:
 
         One more task than ``n_tasks`` runs before them to warm up.
         """
-        backbone = self.checkpoint.backbone.to(device)
+        fine_tuner = self._fine_tuner(FineTuning(), device)
         seconds, scores, information = [], [], []
         tasks = image_tasks(self.crops, self.split, TaskSpec(), range(n_tasks + 1))
         for number, (task, labels) in enumerate(tasks):
             watch = _Watch(labels.to(device).unsqueeze(0), device)
-            fine_tune(backbone, task, FineTuning(), amp=device.startswith("cuda"), on_step=watch)
+            fine_tuner(task, on_step=watch)
             if number:
                 seconds.append(torch.tensor(watch.seconds))
                 scores.append(torch.cat(watch.accuracy))
@@ -126,6 +125,10 @@ class Network:
             torch.stack(scores),
             torch.stack(information),
         )
+
+    def _fine_tuner(self, setting: FineTuning, device: str) -> FineTuner:
+        backbone = self.checkpoint.backbone.to(device)
+        return FineTuner(backbone, setting, amp=device.startswith("cuda"))
 
 
 class _Watch:
