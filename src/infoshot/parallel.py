@@ -5,9 +5,11 @@ independent: every thread takes whole chunks and PyTorch uses one core in it. Py
 Python's lock inside its operations, so threads are enough.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -45,10 +47,18 @@ def map_chunks(
             yield result
         return
     with _torch_threads(1), ThreadPoolExecutor(min(n_threads, len(chunks))) as pool:
-        futures = [pool.submit(_on_one_core, work, chunk) for chunk in chunks]
+        # A few ahead of the threads and no more: memory must not grow with the number of chunks.
+        coming = iter(chunks)
+        futures = deque(
+            pool.submit(_on_one_core, work, chunk) for chunk in islice(coming, 2 * n_threads)
+        )
         try:
-            for future in futures:
-                yield future.result()
+            while futures:
+                result = futures.popleft().result()
+                futures.extend(
+                    pool.submit(_on_one_core, work, chunk) for chunk in islice(coming, 1)
+                )
+                yield result
         finally:
             for future in futures:
                 future.cancel()

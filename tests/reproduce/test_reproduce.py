@@ -239,7 +239,11 @@ def test_orderings_say_when_they_do_not_hold():
         ("TIM-ADM", "W", loss, 1): torch.full((3,), value / 100) for loss, value in good.items()
     }
     means["TIM-ADM", "W", "CE", 1] = torch.tensor([0.6, 0.6, 0.6, 0.0])  # one task too many
-    times = [{"method": "TIM-ADM", "alone_s": 1.0}, {"method": "TIM-GD", "alone_s": 9.0}]
+    times = [
+        {"method": "TIM-ADM", "alone_s": 1.0, "batched_s": 0.1},
+        {"method": "TIM-GD", "alone_s": 9.0, "batched_s": 2.0},
+    ]
+    assert orderings({}, times)[-1].numbers == "9.0 times; in a batch 20.0"
     found = {item.statement: item.holds for item in orderings(means, times)}
     assert found["TIM-ADM over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"] is True
     assert found["TIM-GD over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"] is None
@@ -247,3 +251,4 @@ def test_orderings_say_when_they_do_not_hold():
     means["TIM-ADM", "W", "CE", 1] = torch.tensor([0.66])
     assert orderings(means, times)[0].holds is False
     assert orderings(means, times)[0].numbers == "70.00, 65.00, 66.00, 40.00 (1 tasks)"
+    assert orderings(means, times)[1].numbers == "40.00, 66.00 (1 tasks; difference -26.00)"

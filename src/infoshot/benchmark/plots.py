@@ -34,7 +34,8 @@ def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], titl
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("time per task, set-up included (ms)")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
     figure.suptitle(title)
     for path in paths:
         figure.savefig(path, dpi=150)

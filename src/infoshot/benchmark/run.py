@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,13 +69,10 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Of a chunk of tasks: numbers per task, and the sums for the calibration."""
+    """Of some tasks: accuracy, macro, nll and auroc as columns, and the sums for calibration."""
 
-    accuracy: Tensor
-    macro: Tensor
-    nll: Tensor
+    per_task: Tensor
     bins: Tensor
-    auroc: Tensor
 
 
 def run_cell(
@@ -130,10 +127,7 @@ def score_cell(
     sampler = TaskSampler(prepared, protocol.spec)
     peak = _watch_peak(protocol.device)
     start = _synchronised_clock(protocol.device)
-    scores = []
-    for chunk_scores in _score_chunks(prepared, sampler, method, protocol):
-        scores.append(chunk_scores)
-        on_progress(len(chunk_scores.accuracy))
+    scores = _collected(_score_chunks(prepared, sampler, method, protocol), protocol, on_progress)
     seconds = _synchronised_clock(protocol.device) - start
     row = ResultRow(
         method=method.name,
@@ -146,19 +140,35 @@ def score_cell(
         features_digest=features_digest,
         settings={"preparation": method.preparation, **method.solver.settings()},
     )
-    return row, torch.cat([part.accuracy for part in scores])
+    return row, scores.per_task[:, 0].clone()
 
 
-def _summary(scores: Sequence[_Scores]) -> dict[str, Any]:
+def _collected(
+    chunks: Iterator[_Scores], protocol: Protocol, on_progress: Callable[[int], None]
+) -> _Scores:
+    """All chunks in one; a few numbers per task are all that is kept of it."""
+    per_task, bins, n_done = torch.empty(protocol.n_tasks, 4, dtype=torch.float64), None, 0
+    for chunk in chunks:
+        n_new = len(chunk.per_task)
+        per_task[n_done : n_done + n_new] = chunk.per_task
+        bins = chunk.bins if bins is None else bins + chunk.bins
+        n_done += n_new
+        on_progress(n_new)
+    assert bins is not None
+    return _Scores(per_task, bins)
+
+
+def _summary(scores: _Scores) -> dict[str, Any]:
     """What a row says about all tasks."""
-    mean, half_width = mean_interval(torch.cat([part.accuracy for part in scores]))
-    area, area_half_width = mean_interval(torch.cat([part.auroc for part in scores]))
+    accuracies, macro, nll, areas = scores.per_task.unbind(-1)
+    mean, half_width = mean_interval(accuracies)
+    area, area_half_width = mean_interval(areas)
     return {
         "mean": 100 * mean,
         "ci95": 100 * half_width,
-        "macro": 100 * float(torch.cat([part.macro for part in scores]).mean()),
-        "nll": float(torch.cat([part.nll for part in scores]).mean()),
-        "ece": 100 * expected_calibration_error(torch.stack([part.bins for part in scores]).sum(0)),
+        "macro": 100 * float(macro.mean()),
+        "nll": float(nll.mean()),
+        "ece": 100 * expected_calibration_error(scores.bins),
         "auroc": 100 * area,
         "auroc_ci95": 100 * area_half_width,
     }
@@ -185,13 +195,14 @@ def _score_chunks(
         tasks, query_labels = gather_tasks(table, sampler, chunk)
         solution = solve(method.solver, tasks, n_threads=1, chunk_size=len(chunk), validate=False)
         p = solution.probabilities
-        return _Scores(
-            accuracy(p, query_labels).cpu(),
-            macro_accuracy(p, query_labels).cpu(),
-            negative_log_likelihood(p, query_labels).cpu(),
-            calibration_bins(p, query_labels).cpu(),
-            _auroc(solution, query_labels).cpu(),
+        columns = (
+            accuracy(p, query_labels),
+            macro_accuracy(p, query_labels),
+            negative_log_likelihood(p, query_labels),
+            _auroc(solution, query_labels),
         )
+        per_task = torch.stack([column.double().cpu() for column in columns], dim=-1)
+        return _Scores(per_task, calibration_bins(p, query_labels).cpu())
 
     return map_chunks(score, chunk_ranges(protocol.n_tasks, chunk_size), n_threads)
 

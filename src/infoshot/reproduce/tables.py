@@ -79,6 +79,8 @@ def ordering_table(found: Iterable[Ordering]) -> Table:
         ["finding of the paper", "here", "numbers"],
         [[item.statement, words[item.holds], item.numbers] for item in found],
         "Findings of the paper on these features",
+        "Means over the same tasks decide; where two are compared, their difference has its 95% "
+        "interval.",
     )
 
 
