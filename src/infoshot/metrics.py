@@ -7,6 +7,8 @@ from torch import Tensor
 
 from infoshot.errors import ShapeError
 
+_Z95 = 1.96
+
 
 def accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
     """Share of queries whose most probable class is the true one, per task.
@@ -128,7 +130,27 @@ def mean_interval(values: Tensor) -> tuple[float, float]:
     mean = float(values.mean())
     if len(values) < 2:
         return mean, math.nan
-    return mean, 1.96 * float(values.std()) / math.sqrt(len(values))
+    return mean, _Z95 * float(values.std()) / math.sqrt(len(values))
+
+
+def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
+    """Ends of the 95 % interval of a share, by Wilson's formula; 0 and 1 if nothing was counted.
+
+    Unlike the mean plus or minus its error it stays between 0 and 1, and has a width where all or
+    none are right.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(90, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.826, 0.945)
+    """
+    if n == 0:
+        return 0.0, 1.0
+    square = _Z95**2
+    middle = (n_right + square / 2) / (n + square)
+    half = _Z95 / (n + square) * math.sqrt(n_right * (n - n_right) / n + square / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _check_shapes(probabilities: Tensor, query_labels: Tensor) -> None:

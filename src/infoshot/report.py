@@ -46,6 +46,17 @@ tr > :first-child { position: sticky; left: 0; padding-left: 0; background: var(
   text-align: left; box-shadow: inset -1px 0 var(--line); }
 @media (max-width: 48rem) { table { font-size: .9rem; } tbody tr > :first-child { min-width: 6rem;
   max-width: 44vw; white-space: normal; overflow-wrap: break-word; } }
+.gallery ul { display: grid; grid-template-columns: repeat(auto-fill, minmax(7rem, 1fr));
+  gap: .75rem; margin: 0; padding: 0; list-style: none; }
+.gallery img { width: 100%; aspect-ratio: 1; object-fit: contain; background: var(--shade); }
+.gallery span { display: block; margin-top: .2rem; font-size: .78rem; line-height: 1.3;
+  color: var(--soft); }
+.bar { display: grid; grid-template-columns: minmax(5rem, 12rem) 1fr minmax(4rem, 7rem);
+  gap: .75rem; align-items: center; padding: .15rem 0; font-size: .9rem;
+  font-variant-numeric: tabular-nums; }
+@media (max-width: 48rem) { .bar { grid-template-columns: 6rem 1fr 3rem; gap: .5rem; } }
+.bar i { height: .8rem; background: var(--shade); border-radius: .2rem; overflow: hidden; }
+.bar b { display: block; height: 100%; background: var(--link); }
 @media print { body { font-size: 10pt; } main { max-width: none; padding: 0; }
   h2, .table figcaption, thead { break-after: avoid; } tr, .picture { break-inside: avoid; }
   .box { overflow: visible; background: none; } tbody tr > * { white-space: normal; min-width: 0; }
@@ -95,7 +106,32 @@ class Text:
     paragraphs: Sequence[str]
 
 
-Part = Table | Picture | Text
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small JPEG with a line or two of text; ``alt`` says what it shows."""
+
+    jpeg: bytes
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Small pictures side by side."""
+
+    thumbnails: Sequence[Thumbnail]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar per name, as long as its share of the longest, with the number in words."""
+
+    bars: Sequence[tuple[str, float, str]]
+    caption: str = ""
+
+
+Part = Table | Picture | Text | Gallery | Bars
 
 
 @dataclass(frozen=True)
@@ -141,8 +177,33 @@ def _part(part: Part) -> str:
             image = f'<img src="{source}" alt="{escape(part.alt)}">'
             caption = f"<figcaption>{_html(part.caption)}</figcaption>"
             return f'<figure class="picture">{image}{caption}</figure>'
+        case Gallery():
+            return _gallery(part)
+        case Bars():
+            return _bars(part)
         case Text():
             return "\n".join(f"<p>{_html(paragraph)}</p>" for paragraph in part.paragraphs)
+
+
+def _gallery(gallery: Gallery) -> str:
+    pictures = "".join(
+        f'<li><img src="data:image/jpeg;base64,{base64.b64encode(one.jpeg).decode()}" '
+        f'alt="{escape(one.alt)}"><span>{_html(one.caption)}</span></li>'
+        for one in gallery.thumbnails
+    )
+    caption = f"<figcaption>{_html(gallery.caption)}</figcaption>" if gallery.caption else ""
+    return f'<figure class="gallery">{caption}<ul>{pictures}</ul></figure>'
+
+
+def _bars(bars: Bars) -> str:
+    most = max((value for _, value, _ in bars.bars), default=0) or 1
+    lines = "".join(
+        f'<div class="bar"><span>{_html(name)}</span><i><b style="width:{100 * value / most:.1f}%">'
+        f"</b></i><span>{_html(words)}</span></div>"
+        for name, value, words in bars.bars
+    )
+    caption = f"<figcaption>{_html(bars.caption)}</figcaption>" if bars.caption else ""
+    return f'<figure class="bars">{caption}{lines}</figure>'
 
 
 def _table(table: Table) -> str:

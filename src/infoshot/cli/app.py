@@ -7,7 +7,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from infoshot.cli import bench, data, demo, extract, methods, reproduce, solve, train
+from infoshot.cli import (
+    audit,
+    bench,
+    data,
+    demo,
+    extract,
+    label,
+    methods,
+    predict,
+    reproduce,
+    solve,
+    suggest,
+    train,
+)
 from infoshot.cli.console import complain, stdout
 from infoshot.errors import InfoshotError
 from infoshot.version import __version__
@@ -66,6 +79,10 @@ def options(
 
 
 app.command("demo")(demo.demo)
+app.command("label")(label.label)
+app.command("audit")(audit.audit)
+app.command("suggest")(suggest.suggest)
+app.command("predict")(predict.predict)
 app.add_typer(data.data, name="data")
 app.command("train")(train.train_backbone)
 app.command("extract")(extract.extract)

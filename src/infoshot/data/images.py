@@ -132,11 +132,13 @@ class ImageRecord:
     location: Location
 
 
-def decode(content: bytes, name: str) -> Pixels:
+def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
     """RGB pixels of an encoded image of any kind Pillow knows.
 
     Greyscale, palette and CMYK images become RGB, transparency is laid on black, 16 bits become 8,
     the first frame of an animation is taken, photos that were taken sideways are turned upright.
+    With ``at_least`` a JPEG comes in half, a quarter or an eighth of its size, as long as neither
+    side has fewer pixels than that: several times faster for large photos.
 
     Raises
     ------
@@ -151,6 +153,8 @@ def decode(content: bytes, name: str) -> Pixels:
                 raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
             if max(image.size) > _LARGEST_ASPECT * min(image.size):
                 raise ValueError(f"{image.width} x {image.height} pixels are too thin for a photo")
+            if at_least is not None:
+                image.draft(None, (at_least, at_least))
             image.load()
             return np.asarray(_rgb(ImageOps.exif_transpose(image)))
     except UnidentifiedImageError as error:

@@ -1,0 +1,98 @@
+"""What ``infoshot label`` makes of its options, and what it prints in the end."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from infoshot.cli.console import complain, print_table, progress_bar, say, stdout
+from infoshot.cli.options import methods_with_settings
+from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.label.job import Finished, Watcher
+from infoshot.label.run import DEFAULT_METHOD, METHOD_WITH_PRIOR, Request
+
+
+def label_request(
+    examples: Path,
+    photos: Path,
+    *,
+    backbone: str,
+    method: str | None,
+    settings: Sequence[str],
+    threshold: float,
+    reject_outliers: bool,
+    prior: str | None,
+) -> Request:
+    """The options as a request, each checked by itself."""
+    if not 0 <= threshold <= 1:
+        raise InvalidArgumentError(f"--threshold must be between 0 and 1; got {threshold:g}.")
+    name = method or (METHOD_WITH_PRIOR if prior else DEFAULT_METHOD)
+    chosen, *others = methods_with_settings(name, settings)
+    if others:
+        raise InvalidArgumentError(f"--method must be one method; got '{name}'.")
+    return Request(
+        examples=str(examples),
+        photos=str(photos),
+        backbone=backbone,
+        method=chosen.name,
+        settings=chosen.solver.settings(),
+        threshold=threshold,
+        reject_outliers=reject_outliers,
+        prior=_prior(prior) if prior else None,
+    )
+
+
+@contextmanager
+def watched() -> Iterator[Watcher]:
+    """Draw a progress bar for whoever reports to the watcher; without a terminal, say phases."""
+    with progress_bar("images") as progress:
+        bar = progress.add_task("", total=None)
+
+        def phase(name: str, total: int) -> None:
+            progress.update(bar, description=name, total=total or None, completed=0)
+            if total and progress.disable:
+                say(f"{name} {total:,} images ...")
+
+        yield Watcher(phase, lambda n_done: progress.advance(bar, n_done))
+
+
+def print_finished(done: Finished, out: Path) -> None:
+    """What came out, in a few lines."""
+    outcome = done.outcome
+    counts = Counter(photo.label for photo in outcome.photos if photo.label)
+    print_table(["class", "photos"], [[name, f"{counts[name]:,}"] for name in outcome.classes])
+    for sentence in done.warnings:
+        complain("Warning", sentence)
+    console, statuses = stdout(), Counter(photo.status for photo in outcome.photos)
+    words = ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
+    speed = f" ({done.images_per_second:,.0f} images/s)" if done.images_per_second else ""
+    console.print(f"{len(outcome.photos):,} photos{speed}: {words}.", soft_wrap=True)
+    if len(outcome.held_out):
+        share, low, high = outcome.held_out.accuracy()
+        console.print(
+            f"Of {len(outcome.held_out)} examples that were held out, {share:.0%} came out right "
+            f"(95% interval {low:.0%} to {high:.0%}).",
+            soft_wrap=True,
+        )
+    if outcome.note:
+        console.print(outcome.note, soft_wrap=True)
+    console.print(f"Look at {out / 'report.html'}; labels: {out / 'labels.csv'}", soft_wrap=True)
+
+
+def _prior(given: str) -> dict[str, float]:
+    """Shares of the classes, from the command line or from a JSON file."""
+    wrong = f"--prior must look like cat=0.7,dog=0.3, or name a JSON file of that; got '{given}'."
+    try:
+        if Path(given).is_file():
+            pairs = dict(json.loads(Path(given).read_text(encoding="utf-8")))
+        else:
+            pairs = dict(pair.rsplit("=", 1) for pair in given.split(","))
+        shares = {str(name).strip(): float(share) for name, share in pairs.items()}
+    except OSError as error:
+        raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(wrong) from error
+    if not all(0 < share < float("inf") for share in shares.values()):
+        raise InvalidArgumentError("--prior must give every class a share above 0.")
+    return shares

@@ -1,0 +1,49 @@
+"""``infoshot predict``: label new images with the classifier of a run."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infoshot.atomic import check_outputs, write_atomically
+from infoshot.cli import image_options as given
+from infoshot.cli.console import print_table, stdout
+from infoshot.cli.label_request import watched
+from infoshot.label.classifier import load_classifier
+from infoshot.label.folder import labels_csv
+from infoshot.label.job import default_cache
+from infoshot.label.newcomers import label_newcomers
+
+
+def predict(
+    classifier: Annotated[Path, typer.Argument(help="classifier.safetensors of a run.")],
+    images: Annotated[Path, typer.Argument(help="Any tree of images, a CSV, or a text list.")],
+    out: Annotated[Path, typer.Option(help="CSV for the labels.")] = Path("predictions.csv"),
+    reject_outliers: Annotated[
+        bool, typer.Option("--reject-outliers", help="No label for images unlike every class.")
+    ] = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where features are kept; default: the user's cache.")
+    ] = None,
+    device: given.Device = None,
+) -> None:
+    """Label images that were not there when the pile was labelled, each by itself.
+
+    Example: infoshot predict run/classifier.safetensors new/ --out new.csv
+    """
+    known = load_classifier(classifier)
+    check_outputs([classifier, images], [out])
+    with watched() as watcher:
+        photos = label_newcomers(
+            known,
+            images,
+            cache=cache or default_cache(),
+            device=given.device_or_default(device),
+            reject_outliers=reject_outliers,
+            watcher=watcher,
+        )
+    write_atomically(out, labels_csv(photos))
+    counts = Counter(photo.label or photo.status for photo in photos)
+    print_table(["class", "images"], [[name, f"{n:,}"] for name, n in counts.most_common()])
+    stdout().print(f"{len(photos):,} images: {out}", soft_wrap=True)

@@ -1,0 +1,163 @@
+"""Features of image files: each read, digested, and seen by the encoder unless it was before."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infoshot.backbones.checkpoints import Checkpoint
+from infoshot.data.decoded import channels_first
+from infoshot.data.decoding import map_images
+from infoshot.data.images import FileLocation, ImageRecord, Pixels, decode
+from infoshot.data.transforms import resize_and_crop
+from infoshot.errors import DataError
+from infoshot.features.extract import Extraction, encode
+from infoshot.features.store import FeatureStore
+from infoshot.label.find import Found
+from infoshot.version import __version__
+
+_KEPT_AT_ONCE = 64  # images that a killed run may have to see again
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """What is known of each file: features, NaN where it could not be read; digest; reason."""
+
+    features: Tensor
+    digests: list[str]
+    reasons: list[str]
+
+    @property
+    def readable(self) -> Tensor:
+        """Mask of the files that have features."""
+        return torch.tensor([not reason for reason in self.reasons], dtype=torch.bool)
+
+
+def encoder_facts(checkpoint: Checkpoint, how: Extraction) -> dict[str, str]:
+    """Everything the features depend on, besides the image."""
+    resize, crop = how.sizes(checkpoint)
+    return {
+        "backbone": checkpoint.backbone_name,
+        "weights_sha256": checkpoint.digest,
+        "transform": f"resize {resize}, crop {crop}, bilinear, JPEG from twice the size",
+        "infoshot": __version__,
+    }
+
+
+def digest_files(files: Sequence[Found], n_workers: int) -> list[tuple[str, str]]:
+    """The sha256 of every file and an empty reason, or an empty digest and the reason."""
+
+    def look(found: Found) -> tuple[str, str]:
+        trouble = found.trouble()
+        if trouble:
+            return "", trouble
+        try:
+            return hashlib.sha256(FileLocation(found.file).content()).hexdigest(), ""
+        except DataError as error:
+            return "", _reason(error, str(found.file))
+
+    with ThreadPoolExecutor(n_workers) as pool:
+        return list(pool.map(look, files, chunksize=32))
+
+
+def encode_files(
+    files: Sequence[Found],
+    looked: Sequence[tuple[str, str]],
+    checkpoint: Checkpoint,
+    how: Extraction,
+    store: FeatureStore,
+    *,
+    on_start: Callable[[int], None] = lambda n_new: None,
+    on_progress: Callable[[int], None] = lambda n_done: None,
+) -> Encoded:
+    """Features of files that :func:`digest_files` has looked at.
+
+    ``on_start`` is told how many the encoder has to see. They are kept as they come, so that an
+    interrupted run goes on where it was.
+    """
+    known = store.read([digest for digest, _ in looked])
+    new = {
+        digest: found
+        for found, (digest, reason) in zip(files, looked, strict=True)
+        if not reason and digest not in known
+    }
+    on_start(len(new))
+    failures: dict[str, str] = {}
+    made = _seen(new, checkpoint, how, failures)
+    while some := list(islice(made, _KEPT_AT_ONCE)):
+        digests, rows = zip(*some, strict=True)
+        store.add(digests, torch.stack(rows))
+        known.update(some)
+        on_progress(len(some))
+    store.tidy()
+    features = torch.full((len(files), checkpoint.backbone.feature_dim), torch.nan)
+    reasons = []
+    for number, (digest, reason) in enumerate(looked):
+        why = reason or failures.get(digest, "")
+        if not why and digest not in known:
+            why = "changed while it was read"
+        reasons.append(why)
+        if not why:
+            features[number] = known[digest]
+    return Encoded(features, [digest for digest, _ in looked], reasons)
+
+
+def _seen(
+    files: Mapping[str, Found], checkpoint: Checkpoint, how: Extraction, failures: dict[str, str]
+) -> Iterator[tuple[str, Tensor]]:
+    """Digest and features of every file that decodes; reasons of others go into ``failures``."""
+    resize, crop = how.sizes(checkpoint)
+    backbone = checkpoint.backbone.eval()
+    backbone.to(device=torch.device(how.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
+    places = [FileLocation(found.file) for found in files.values()]
+    records = [ImageRecord("", place.name, place) for place in places]
+    work = partial(_digest_and_crop, resize=resize, crop=crop)
+    crops = _decoded(map_images(work, records, how.n_workers), files, failures)
+    n_pass = how.images_per_pass()
+    while batch := list(islice(crops, n_pass)):
+        digests, pixels = zip(*batch, strict=True)
+        images = channels_first(np.stack(pixels))
+        # Always as many, so that features do not depend on what else there is to see.
+        padding = images.new_zeros(n_pass - len(images), *images.shape[1:])
+        precise = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+        with torch.inference_mode(), precise:
+            features = encode(backbone, torch.cat((images, padding)).to(how.device))
+        rows = features[: len(digests)].cpu().clone()
+        if not rows.isfinite().all():
+            raise DataError(
+                f"the weights of this {checkpoint.backbone_name} give features that are not finite."
+            )
+        yield from zip(digests, rows, strict=True)
+
+
+def _decoded(
+    results: Iterable[tuple[str, Pixels] | str], digests: Iterable[str], failures: dict[str, str]
+) -> Iterator[tuple[str, Pixels]]:
+    for digest, result in zip(digests, results, strict=True):
+        if isinstance(result, str):
+            failures[digest] = result
+        else:
+            yield result
+
+
+def _digest_and_crop(record: ImageRecord, resize: int, crop: int) -> tuple[str, Pixels] | str:
+    """Digest of the bytes that were decoded, and the crop; or why there is none."""
+    location = record.location
+    try:
+        content = location.content()
+        pixels = decode(content, location.name, at_least=2 * resize)
+        cropped = np.array(resize_and_crop(pixels, resize, crop))
+    except DataError as error:
+        return _reason(error, location.name)
+    return hashlib.sha256(content).hexdigest(), cropped
+
+
+def _reason(error: DataError, name: str) -> str:
+    """What went wrong without the name, which stands beside it."""
+    return str(error).removeprefix(f"{name}: ").removesuffix(".")

@@ -1,0 +1,220 @@
+"""One labelling: examples and photos as features in, a label for every photo out."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.label.classifier import Classifier, nearest, prepared
+from infoshot.label.encode import Encoded
+from infoshot.label.find import Found
+from infoshot.label.photo import PhotoLabel
+from infoshot.label.trust import HeldOut, calibrated, hold_out
+from infoshot.solvers import METHODS, Method, solve
+from infoshot.types import Status, TaskBatch
+
+DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
+_OUTERMOST = 0.995  # share of the photos that count as inside when newcomers are judged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for; two runs with the same are the same run."""
+
+    examples: str
+    photos: str
+    backbone: str
+    method: str
+    settings: Mapping[str, Any]
+    threshold: float
+    reject_outliers: bool
+    prior: Mapping[str, float] | None
+
+    def chosen(self, classes: Sequence[str]) -> Method:
+        """The method with its settings, for these classes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the method leaves no classifier, or the prior does not fit.
+        """
+        method = METHODS[self.method].with_settings(self.settings)
+        if not method.inductive:
+            able = [name for name, other in METHODS.items() if other.inductive]
+            raise InvalidArgumentError(
+                f"--method '{self.method}' leaves no classifier behind; use one of: "
+                f"{', '.join(able)}."
+            )
+        if self.prior is None:
+            return method
+        if "class_prior" not in method.solver.settings():
+            raise InvalidArgumentError(f"--method '{self.method}' cannot use a --prior.")
+        if set(self.prior) != set(classes):
+            raise InvalidArgumentError(
+                f"--prior must name every class once; the classes are {', '.join(classes)}."
+            )
+        total = sum(self.prior.values())
+        return method.with_settings({"class_prior": [self.prior[name] / total for name in classes]})
+
+
+@dataclass(frozen=True)
+class Example:
+    """A labelled image; ``given`` marks a photo of the pile that was corrected."""
+
+    label: str
+    image: Found
+    digest: str
+    given: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A finished labelling.
+
+    ``probabilities`` (calibrated), ``outlier_scores`` and ``features`` have a row per photo, NaN
+    where it could not be read; ``z_sup`` and ``y_sup`` are the examples as the method saw them.
+    """
+
+    request: Request
+    classes: tuple[str, ...]
+    examples: Sequence[Example]
+    photos: list[PhotoLabel]
+    digests: Sequence[str]
+    probabilities: Tensor
+    outlier_scores: Tensor
+    features: Tensor
+    z_sup: Tensor
+    y_sup: Tensor
+    held_out: HeldOut
+    strangeness: float
+    classifier: Classifier
+    note: str
+
+    def odd_examples(self) -> list[tuple[Example, str]]:
+        """Examples that came out as another class when they were held out, and as which."""
+        held = self.held_out
+        guesses = held.probabilities.argmax(-1)
+        wrong = (guesses != held.truth).nonzero().flatten().tolist()
+        return [
+            (self.examples[int(held.rows[number])], self.classes[int(guesses[number])])
+            for number in wrong
+        ]
+
+
+def label_photos(
+    request: Request,
+    examples: Sequence[Example],
+    example_features: Tensor,
+    photos: Sequence[Found],
+    encoded: Encoded,
+    encoder: Mapping[str, str],
+) -> Outcome:
+    """Label every photo that could be read; a corrected one gets the label it was given."""
+    classes = tuple(sorted({example.label for example in examples}))
+    method = request.chosen(classes)
+    given = {example.digest: example.label for example in examples if example.given}
+    asked = encoded.readable & torch.tensor([digest not in given for digest in encoded.digests])
+    if not asked.any():
+        raise DataError("there is nothing to label: no photo can be read, or all were given.")
+    z_sup = prepared(example_features, method)
+    y_sup = torch.tensor([classes.index(example.label) for example in examples])
+    z_qry = prepared(encoded.features[asked], method)
+    tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
+    solution = solve(method.solver, tasks)
+    if solution.status[0] == Status.NON_FINITE:
+        raise DataError(f"{method.name} went non-finite; are the settings extreme?")
+    held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes))
+    exponent, scores = held_out.exponent(), solution.outlier_scores[0].cpu()
+    weights = solution.prototypes[0].cpu()
+    probabilities = _rows(asked, calibrated(solution.probabilities[0].cpu(), exponent))
+    for number in (encoded.readable & ~asked).nonzero().flatten().tolist():
+        own = classes.index(given[encoded.digests[number]])
+        probabilities[number] = torch.eye(len(classes))[own]
+    strangeness = held_out.strangeness(scores)
+    classifier = Classifier(
+        weights=weights,
+        classes=classes,
+        backbone=request.backbone,
+        encoder=dict(encoder),
+        method=request.method,
+        settings=dict(method.solver.settings()),
+        temperature=float(method.solver.reporting_temperature(tasks)),
+        exponent=exponent,
+        threshold=request.threshold,
+        farthest=float(nearest(z_qry, weights).quantile(_OUTERMOST)),
+    )
+    outcome = Outcome(
+        request=request,
+        classes=classes,
+        examples=examples,
+        photos=[],
+        digests=encoded.digests,
+        probabilities=probabilities,
+        outlier_scores=_rows(asked, scores.unsqueeze(-1)).squeeze(-1),
+        features=encoded.features,
+        z_sup=z_sup,
+        y_sup=y_sup,
+        held_out=held_out,
+        strangeness=strangeness,
+        classifier=classifier,
+        note=solution.notes[0] if solution.notes else "",
+    )
+    strange = outcome.outlier_scores > strangeness
+    lines = label_lines(
+        photos,
+        classes,
+        probabilities,
+        strange,
+        encoded.reasons,
+        request.threshold,
+        reject_outliers=request.reject_outliers,
+    )
+    lines = [
+        dataclasses.replace(line, reason="given") if digest in given and not line.reason else line
+        for line, digest in zip(lines, encoded.digests, strict=True)
+    ]
+    return dataclasses.replace(outcome, photos=lines)
+
+
+def label_lines(
+    photos: Sequence[Found],
+    classes: Sequence[str],
+    probabilities: Tensor,
+    strange: Tensor,
+    reasons: Sequence[str],
+    threshold: float,
+    *,
+    reject_outliers: bool,
+) -> list[PhotoLabel]:
+    """What labels.csv says of every photo."""
+    best, place = probabilities.nan_to_num(0).topk(2, dim=-1)
+    lines = []
+    for photo, (first, second), (p, p_next), odd, reason in zip(
+        photos, place.tolist(), best.tolist(), strange.tolist(), reasons, strict=True
+    ):
+        if reason:
+            unknown = (math.nan, "", math.nan)
+            lines.append(PhotoLabel(photo.path, photo.file, "", *unknown, "unreadable", reason))
+            continue
+        status, why, label = "labelled", "", classes[first]
+        if odd:
+            status, why = "outlier", "unlike the examples of every class"
+            label = "" if reject_outliers else label
+        elif p < threshold:
+            status, why = "unsure", f"confidence below {threshold:g}"
+        lines.append(
+            PhotoLabel(photo.path, photo.file, label, p, classes[second], p - p_next, status, why)
+        )
+    return lines
+
+
+def _rows(mask: Tensor, values: Tensor) -> Tensor:
+    """Put values into the rows of a mask, NaN into the others."""
+    whole = torch.full((len(mask), values.shape[1]), torch.nan)
+    whole[mask] = values.float()
+    return whole

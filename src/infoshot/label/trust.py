@@ -1,0 +1,123 @@
+"""How far a labelling may be trusted, told from the examples alone.
+
+Every example is once held out: solved among the photos by a solve that does not know its label.
+Examples take turns, one or more of every class at a time (never the only one of its class), and a
+thousand photos stand for all of them, so this costs a few small solves. What comes out
+
+- estimates the accuracy, with Wilson's interval; a little low, since each solve has fewer examples;
+- calibrates the confidences: one exponent on the probabilities, chosen by their likelihood, with
+  targets a little below 1 as in Platt's scaling, so that a few dozen examples that all come out
+  right do not make every photo certain;
+- says how strange an example can look, which is where outliers begin;
+- finds examples that look mislabelled.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from infoshot.metrics import wilson_interval
+from infoshot.solvers import Method, solve
+from infoshot.types import TaskBatch
+
+_TURNS = 5
+_PHOTOS = 1000
+_ENOUGH = 20
+_EXPONENTS = torch.logspace(-0.7, 0.7, 141)
+_STRANGE = 2.0  # about one in a hundred photos of the classes is beyond it
+_TINY = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What became of the examples that were held out.
+
+    Parameters
+    ----------
+    rows
+        Which examples they are, shape ``(held_out,)``.
+    truth
+        Their classes.
+    probabilities
+        Of the classes, shape ``(held_out, class)``.
+    outlier_scores
+        How strange they looked, shape ``(held_out,)``.
+    """
+
+    rows: Tensor
+    truth: Tensor
+    probabilities: Tensor
+    outlier_scores: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough of them to calibrate by."""
+        return len(self) >= _ENOUGH
+
+    def accuracy(self) -> tuple[float, float, float]:
+        """Share that came out right, with the ends of its interval."""
+        right = int((self.probabilities.argmax(-1) == self.truth).sum())
+        low, high = wilson_interval(right, len(self))
+        return right / max(1, len(self)), low, high
+
+    def exponent(self) -> float:
+        """Power of the probabilities that makes these examples most likely; 1 if too few."""
+        if not self.enough:
+            return 1.0
+        log_p = self.probabilities.double().clamp_min(_TINY).log()
+        scaled = torch.log_softmax(_EXPONENTS.double().view(-1, 1, 1) * log_p, dim=-1)
+        n_way, doubt = log_p.shape[1], 1 / (len(self) + 2)
+        own = scaled[:, torch.arange(len(self)), self.truth]
+        others = (scaled.sum(-1) - own) / (n_way - 1)
+        likelihood = ((1 - doubt) * own + doubt * others).mean(-1)
+        return float(_EXPONENTS[likelihood.argmax()])
+
+    def strangeness(self, scores: Tensor) -> float:
+        """Outlier score above which a photo belongs to no class; by the photos if alone."""
+        own = self.outlier_scores if self.enough else scores
+        middle, high = own.quantile(0.5), own.quantile(0.9)
+        return float(middle + _STRANGE * (high - middle))
+
+
+def hold_out(method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int) -> HeldOut:
+    """Hold every example out once, except the only one of a class."""
+    turn = _turns(y_sup, n_way)
+    some = torch.randperm(len(z_qry), generator=torch.Generator().manual_seed(0))[:_PHOTOS]
+    rows, probabilities, scores = [], [], []
+    for number in range(int(turn.max()) + 1):
+        out = turn == number
+        queries = torch.cat((z_sup[out], z_qry[some]))
+        tasks = TaskBatch(
+            z_sup[~out].unsqueeze(0), y_sup[~out].unsqueeze(0), queries.unsqueeze(0), n_way
+        )
+        solution = solve(method.solver, tasks)
+        rows.append(out.nonzero().flatten())
+        probabilities.append(solution.probabilities[0, : len(rows[-1])].cpu())
+        scores.append(solution.outlier_scores[0, : len(rows[-1])].cpu())
+    if not rows:
+        nothing = torch.empty(0, dtype=torch.int64)
+        return HeldOut(nothing, nothing, torch.empty(0, n_way), torch.empty(0))
+    which = torch.cat(rows)
+    return HeldOut(which, y_sup[which], torch.cat(probabilities), torch.cat(scores))
+
+
+def calibrated(probabilities: Tensor, exponent: float) -> Tensor:
+    """Probabilities to a power, summing to 1 again."""
+    if math.isclose(exponent, 1.0):
+        return probabilities
+    return torch.softmax(exponent * probabilities.clamp_min(_TINY).log(), dim=-1)
+
+
+def _turns(y_sup: Tensor, n_way: int) -> Tensor:
+    """When each example is held out; -1 for the only one of its class."""
+    turn = torch.full_like(y_sup, -1)
+    for label in range(n_way):
+        own = (y_sup == label).nonzero().flatten()
+        if len(own) > 1:
+            turn[own] = torch.arange(len(own)) % min(_TURNS, len(own))
+    return turn

@@ -1,0 +1,311 @@
+"""``infoshot label`` and what comes after it, on real files."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from infoshot.backbones import make_backbone
+from infoshot.backbones.checkpoints import save_checkpoint
+from infoshot.cli.app import app
+from infoshot.label.folder import CSV_COLUMNS
+from tests.image_folders import make_folders
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def rows(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Three classes with seven examples each, 60 photos whose names tell the class, an encoder."""
+    folder = tmp_path_factory.mktemp("label")
+    make_folders(folder, 27, size=(40, 40), splits={"all": ("cat", "dog", "eel")})
+    for name in ("cat", "dog", "eel"):
+        for number in range(27):
+            photo = folder / "all" / name / f"{number}.png"
+            kept = folder / "examples" / name / photo.name
+            target = kept if number < 7 else folder / "photos" / f"{name}{number}.png"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            photo.rename(target)
+    torch.manual_seed(0)
+    save_checkpoint(folder / "weights", "conv4", make_backbone("conv4").state_dict())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(made, monkeypatch):
+    monkeypatch.setenv("INFOSHOT_CACHE", str(made / "cache"))
+
+
+@pytest.fixture
+def label(made):
+    """Run the command on the folders above."""
+
+    def label(out, *more, examples=None, photos=None):
+        return run(
+            "label", examples or made / "examples", photos or made / "photos",
+            "--out", out, "--backbone", made / "weights", *more,
+        )  # fmt: skip
+
+    return label
+
+
+@pytest.fixture(scope="module")
+def finished(made):
+    out = made / "finished"
+    result = run(
+        "label", made / "examples", made / "photos", "--out", out, "--backbone", made / "weights",
+        "--cache", made / "cache",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return out
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def _no_encoding(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("the encoder saw an image")
+
+    monkeypatch.setattr("infoshot.label.encode.encode", fail)
+
+
+def test_photos_get_the_label_of_their_class(finished, made):
+    lines = rows(finished / "labels.csv")
+    assert tuple(lines[0]) == CSV_COLUMNS
+    assert [line["path"] for line in lines] == sorted(map(str, (made / "photos").iterdir()))
+    right = [line["label"] == Path(line["path"]).name[:3] for line in lines]
+    assert len(right) == 60
+    assert sum(right) > 57
+    for line in lines:
+        confidence, margin = float(line["confidence"]), float(line["margin"])
+        assert 1 / 3 <= confidence <= 1
+        assert 0 <= margin <= confidence
+        assert line["runner_up"] != line["label"]
+        assert line["status"] in ("labelled", "unsure", "outlier")
+
+
+def test_parquet_says_the_same_and_more(finished):
+    table = pq.read_table(finished / "labels.parquet")
+    lines = rows(finished / "labels.csv")
+    assert table.column("path").to_pylist() == [line["path"] for line in lines]
+    assert table.column("label").to_pylist() == [line["label"] for line in lines]
+    for p, confidence in zip(
+        table.column("probabilities").to_pylist(), table.column("confidence").to_pylist(),
+        strict=True,
+    ):  # fmt: skip
+        assert sum(p) == pytest.approx(1, abs=1e-5)
+        assert max(p) == pytest.approx(confidence)
+    assert all(len(digest) == 64 for digest in table.column("sha256").to_pylist())
+
+
+def test_run_json_says_where_labels_come_from(finished):
+    facts = json.loads((finished / "run.json").read_text())
+    assert facts["counts"]["photos"] == 60
+    assert sum(facts["counts"][s] for s in ("labelled", "unsure", "outlier", "unreadable")) == 60
+    assert sum(facts["classes"].values()) == 60
+    assert facts["estimate"]["held_out"] == 21
+    assert facts["estimate"]["low"] < facts["estimate"]["accuracy"] <= facts["estimate"]["high"]
+    assert facts["calibration"]["by_examples"] is True
+    assert facts["method"]["name"] == "tim-auto"
+    assert "Rehearsals" in facts["method"]["decided"]
+    assert facts["encoder"]["backbone"] == "conv4"
+
+
+def test_the_same_command_again_sees_no_image_and_changes_nothing(made, finished, monkeypatch):
+    _no_encoding(monkeypatch)
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    again = run(
+        "label", made / "examples", made / "photos", "--out", finished, "--backbone",
+        made / "weights",
+    )  # fmt: skip
+    assert again.exit_code == 0, again.output
+    for name in ("labels.csv", "labels.parquet", "classifier.safetensors", "report.html"):
+        assert (finished / name).read_bytes() == before[name]
+
+
+def test_another_method_sees_no_image_either(label, tmp_path, monkeypatch):
+    _no_encoding(monkeypatch)
+    result = label(tmp_path / "r", "--method", "prototype")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "r" / "run.json").read_text())["method"]["name"] == "prototype"
+
+
+def test_corrections_become_examples(copy, made, tmp_path, monkeypatch):
+    _no_encoding(monkeypatch)
+    wrong = str(made / "photos" / "cat7.png")
+    other = str(made / "photos" / "dog9.png")
+    (tmp_path / "c.csv").write_text(f"path,label\n{wrong},ferret\n{other},dog\n")
+    result = run("label", "--add", tmp_path / "c.csv", copy)
+    assert result.exit_code == 0, result.output
+    lines = {line["path"]: line for line in rows(copy / "labels.csv")}
+    assert len(lines) == 60
+    assert (lines[wrong]["label"], lines[wrong]["reason"]) == ("ferret", "given")
+    assert (lines[other]["label"], lines[other]["confidence"]) == ("dog", "1.0000")
+    facts = json.loads((copy / "run.json").read_text())
+    assert set(facts["classes"]) == {"cat", "dog", "eel", "ferret"}
+    assert facts["counts"]["examples"] == 23
+    # Corrections stay, and more can be added.
+    (tmp_path / "c.csv").write_text(f"path,label\n{wrong},cat\n")
+    assert run("label", "--add", tmp_path / "c.csv", copy).exit_code == 0
+    facts = json.loads((copy / "run.json").read_text())
+    assert set(facts["classes"]) == {"cat", "dog", "eel"}
+    assert facts["counts"]["examples"] == 23
+    assert rows(copy / "corrections.csv") == [
+        {"path": wrong, "label": "cat"}, {"path": other, "label": "dog"},
+    ]  # fmt: skip
+
+
+def test_a_correction_of_no_photo_is_named(copy, tmp_path):
+    before = (copy / "labels.csv").read_bytes()
+    (tmp_path / "c.csv").write_text("path,label\nnothing.png,cat\n")
+    result = run("label", "--add", tmp_path / "c.csv", copy)
+    assert result.exit_code == 2
+    assert "nothing.png: no photo of this run" in result.stderr
+    assert (copy / "labels.csv").read_bytes() == before
+
+
+def test_suggestions_can_be_filled_in_and_added(copy, tmp_path):
+    result = run("suggest", copy, "--n", 5)
+    assert result.exit_code == 0, result.output
+    lines = rows(copy / "suggestions.csv")
+    assert len({line["path"] for line in lines}) == 5
+    assert {line["label"] for line in lines} == {""}
+    lines[0]["label"] = Path(lines[0]["path"]).name[:3]
+    with (tmp_path / "filled.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    assert run("label", "--add", tmp_path / "filled.csv", copy).exit_code == 0
+    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 22
+
+
+def test_audit_draws_a_sample_and_takes_the_answers(copy, tmp_path):
+    assert run("audit", copy, "--n", 20).exit_code == 0
+    sheet = rows(copy / "audit.csv")
+    assert len({line["path"] for line in sheet}) == 20
+    text = "path,label,truth\n"
+    for number, line in enumerate(sheet):
+        truth = "nonsense" if number < 2 else line["label"]
+        text += f"{line['path']},{line['label']},{truth}\n"
+    (copy / "audit.csv").write_text(text)
+    result = run("audit", copy, "--answers", copy / "audit.csv", "--json", tmp_path / "a.json")
+    assert result.exit_code == 0, result.output
+    assert "90.0% (69.9% to 97.2%)" in result.stdout
+    overall, *classes = json.loads((tmp_path / "a.json").read_text())
+    assert (overall["right"], overall["checked"]) == (18, 20)
+    assert sum(line["checked"] for line in classes) == 20
+    again = run("audit", copy)  # answers are never overwritten
+    assert again.exit_code == 2
+    assert "has answers already" in again.stderr
+    assert (copy / "audit.csv").read_text() == text
+
+
+def test_newcomers_get_the_labels_their_class_has(finished, made, tmp_path):
+    out = tmp_path / "new.csv"
+    arguments = ("predict", finished / "classifier.safetensors", made / "photos", "--out", out)
+    assert run(*arguments).exit_code == 0
+    together = {line["path"]: line for line in rows(out)}
+    right = [line["label"] == Path(path).name[:3] for path, line in together.items()]
+    assert sum(right) > 57
+    alone = tmp_path / "one"
+    alone.mkdir()
+    shutil.copy(made / "photos" / "eel9.png", alone)
+    assert run(*arguments[:2], alone, "--out", out).exit_code == 0
+    (line,) = rows(out)
+    expected = together[str(made / "photos" / "eel9.png")]
+    assert {**line, "path": ""} == {**expected, "path": ""}
+
+
+def test_classifier_of_something_else_is_refused(made, tmp_path):
+    (tmp_path / "c.safetensors").write_bytes(b"text")
+    result = run("predict", tmp_path / "c.safetensors", made / "photos")
+    assert result.exit_code == 2
+    assert "damaged" in result.stderr
+
+
+def test_threshold_and_prior(label, tmp_path):
+    assert label(tmp_path / "a", "--threshold", 1).exit_code == 0
+    assert {line["status"] for line in rows(tmp_path / "a" / "labels.csv")} <= {"unsure", "outlier"}
+    result = label(tmp_path / "b", "--prior", "cat=8,dog=1,eel=1")
+    assert result.exit_code == 0, result.output
+    facts = json.loads((tmp_path / "b" / "run.json").read_text())
+    assert facts["method"]["name"] == "tim-adm"
+    assert facts["method"]["settings"]["class_prior"] == pytest.approx([0.8, 0.1, 0.1])
+
+
+WRONG = {
+    ("--prior", "cat=0.5,dog=0.5"): "--prior must name every class once",
+    ("--prior", "cat"): "--prior must look like",
+    ("--threshold", "2"): "--threshold must be between 0 and 1",
+    ("--method", "label-propagation"): "leaves no classifier behind",
+    ("--method", "tim-outo"): "tim-auto",
+    ("--export", "coco"): "export",
+    ("--set", "nonsense=1"): "has a setting 'nonsense'",
+}
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_wrong_options_are_refused_before_any_work(options, label, tmp_path, monkeypatch):
+    _no_encoding(monkeypatch)
+    result = label(tmp_path / "r", *options)
+    assert result.exit_code == 2
+    assert WRONG[options] in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "r").exists()
+
+
+def test_wrong_folders_are_refused_before_any_work(label, made, tmp_path, monkeypatch):
+    _no_encoding(monkeypatch)
+    examples = shutil.copytree(made / "examples", tmp_path / "examples")
+    shutil.copy(examples / "cat" / "0.png", examples / "dog" / "same.png")
+    result = label(tmp_path / "r", examples=examples)
+    assert result.exit_code == 2
+    assert "the same image is an example of 'cat' and of 'dog'" in result.stderr
+    (examples / "dog" / "same.png").write_bytes(b"")
+    empty = label(tmp_path / "r", photos=tmp_path / "nothing")
+    assert "there is no such folder or file with photos" in empty.stderr
+    unknown = run("label", made / "examples", made / "photos", "--out", tmp_path / "r",
+                  "--backbone", "efficientnet-lite9")  # fmt: skip
+    assert unknown.exit_code == 2
+    assert "efficientnet-lite0" in unknown.stderr
+    assert not (tmp_path / "r" / "labels.csv").exists()
+
+
+def test_another_run_is_never_overwritten_without_force(label, copy, monkeypatch):
+    before = {path.name: path.read_bytes() for path in copy.iterdir()}
+    result = label(copy, "--method", "prototype")
+    assert result.exit_code == 2
+    assert "holds another run; --force replaces it" in result.stderr
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
+    assert label(copy, "--method", "prototype", "--force").exit_code == 0
+    assert json.loads((copy / "run.json").read_text())["method"]["name"] == "prototype"
+
+
+def test_a_folder_of_other_things_is_left_alone(label, tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "thesis.tex").write_text("years of work")
+    result = label(tmp_path / "r")
+    assert result.exit_code == 2
+    assert "holds other files" in result.stderr
+
+
+def test_audit_and_friends_want_a_finished_run(tmp_path):
+    for command in ("audit", "suggest"):
+        result = run(command, tmp_path)
+        assert result.exit_code == 2
+        assert "there is no finished run of 'infoshot label' in it" in result.stderr
