@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from infoshot import DataError
 from infoshot.atomic import sole_writer
 from infoshot.label.exports import EXPORTS
-from infoshot.label.exports.folders import MARKER
+from infoshot.label.exports.folders import MARKER, put
 from infoshot.label.exports.names import Names
 from infoshot.label.photo import PhotoLabel
 
@@ -114,6 +115,22 @@ def test_photos_are_copied_where_links_cannot_be(kind, pile, tmp_path, monkeypat
     assert not any(path.is_symlink() for path in (tmp_path / "copied").rglob("*"))
 
 
+def test_photos_are_found_through_links_and_from_here(pile, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").symlink_to("photos/sub")
+    monkeypatch.chdir(tmp_path)
+    through = dataclasses.replace(pile[0], file=Path("elsewhere/../a.jpg"))
+    export("imagefolder", [through], Path("out"))
+    assert tree(tmp_path / "out") == {"cat/a.jpg": pile[0].file.read_bytes()}
+
+
+def test_nothing_is_written_through_a_link(pile, tmp_path):
+    (tmp_path / "link.jpg").symlink_to(pile[0].file)
+    before = pile[0].file.read_bytes()
+    with pytest.raises(FileExistsError):
+        put(pile[1], tmp_path / "link.jpg")
+    assert pile[0].file.read_bytes() == before
+
+
 def test_classes_that_look_alike_stay_apart(tmp_path):
     labels = ["Cat", "cat", "CAT", "a/b", "a\\b", "\u00e9", "e\u0301", "_unsure", "_Outlier", "..."]
     photos = [make_photo(tmp_path / "photos", f"{i}.jpg", k) for i, k in enumerate(labels)]
@@ -181,6 +198,10 @@ def test_what_was_not_exported_is_never_replaced(kind, pile, tmp_path):
 def test_folders_that_cannot_be_are_named(kind, pile, tmp_path):
     with pytest.raises(DataError, match=r"photos: the export would replace the photos themselves"):
         export(kind, pile, tmp_path / "photos")
+    (tmp_path / "by link").symlink_to("photos")
+    linked = dataclasses.replace(pile[0], file=tmp_path / "by link" / "a.jpg")
+    with pytest.raises(DataError, match=r"photos: the export would replace the photos themselves"):
+        export(kind, [linked], tmp_path / "photos")
     with pytest.raises(DataError, match=r"a\.jpg: there is a file already; an export needs a fold"):
         export(kind, pile, pile[0].file)
     with pytest.raises(DataError, match=r"out: cannot be written \(Not a directory\)"):
