@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,9 +45,17 @@ def sole_writer(folder: Path) -> Iterator[None]:
             raise DataError(f"{folder}: another process is writing there.") from error
         except (ImportError, OSError):
             pass  # an operating system or a file system without such locks
-        for leftover in folder.rglob(".*.part"):
-            leftover.unlink(missing_ok=True)
+        for leftover in list(folder.rglob(".*.part")):
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
         yield
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside ``path`` that nothing has, and that :func:`sole_writer` clears away."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
 
 
 def make_folder(path: Path) -> None:
@@ -97,7 +106,7 @@ def _temporary_beside(path: Path) -> Iterator[Path]:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+        temporary = temporary_name(path)
         try:
             yield temporary
         finally:

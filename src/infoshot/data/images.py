@@ -6,6 +6,7 @@ decoded is named in one sentence.
 
 import io
 import os
+import stat
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from infoshot.errors import DataError
 
@@ -23,6 +24,15 @@ EXTENSIONS = frozenset(
 Pixels = NDArray[np.uint8]
 _MOST_PIXELS = 90_000_000
 _LARGEST_ASPECT = 100
+_TURNS = {  # by the orientation that the camera noted
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 class Location(ABC):
@@ -55,8 +65,10 @@ class FileLocation(Location):
         return str(self.path)
 
     def content(self) -> bytes:
-        """Read the file."""
+        """Read the file; pipes and devices are not read, since they may never end."""
         try:
+            if not stat.S_ISREG(self.path.stat().st_mode):
+                raise DataError(f"{self.name}: not a regular file.")
             return self.path.read_bytes()
         except OSError as error:
             raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
@@ -156,7 +168,7 @@ def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
             if at_least is not None:
                 image.draft(None, (at_least, at_least))
             image.load()
-            return np.asarray(_rgb(ImageOps.exif_transpose(image)))
+            return np.asarray(_rgb(_upright(image)))
     except UnidentifiedImageError as error:
         raise DataError(f"{name}: not an image, or of a kind that cannot be read.") from error
     except Image.DecompressionBombError as error:
@@ -173,6 +185,15 @@ def is_image_name(name: str | os.PathLike[str]) -> bool:
 
 def _first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0] or type(error).__name__
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image as it was seen; Pillow's own function fails where other metadata are damaged."""
+    try:
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # whatever it makes of damaged metadata; the pixels are there
+        return image
+    return image if turn is None else image.transpose(turn)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

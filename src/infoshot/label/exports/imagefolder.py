@@ -1,0 +1,31 @@
+"""One folder per class, as torchvision, Hugging Face and ``infoshot extract`` read them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from infoshot.label.exports.folders import put, whole_folder
+from infoshot.label.exports.names import Names
+from infoshot.label.photo import PhotoLabel
+
+_WITHHELD = {"unsure": "_unsure", "outlier": "_outlier"}
+
+
+def export_imagefolder(photos: Sequence[PhotoLabel], folder: Path, model_version: str) -> None:
+    """Link every readable photo as ``folder/<class>/<name>``; what is in doubt goes apart.
+
+    Raises
+    ------
+    DataError
+        If something else is in ``folder``, or it cannot be written.
+    """
+    readable = [photo for photo in photos if photo.status != "unreadable"]
+    classes = Names(_WITHHELD.values())
+    labels = sorted({photo.label for photo in readable if photo.status not in _WITHHELD})
+    folder_of = {label: classes.take(label) for label in labels}
+    names: defaultdict[str, Names] = defaultdict(Names)
+    with whole_folder(folder, readable, model_version) as new:
+        for photo in readable:
+            part = _WITHHELD.get(photo.status) or folder_of[photo.label]
+            (new / part).mkdir(exist_ok=True)
+            put(photo, new / part / names[part].take(photo.file.name))
