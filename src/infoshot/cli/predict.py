@@ -1,5 +1,6 @@
 """``infoshot predict``: label new images with the classifier of a run."""
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -33,6 +34,7 @@ def predict(
     Example: infoshot predict run/classifier.safetensors new/ --out new.csv
     """
     known = load_classifier(classifier)
+    known = dataclasses.replace(known, reject_outliers=reject_outliers or known.reject_outliers)
     check_outputs([classifier, images], [out])
     with watched() as watcher:
         photos = label_newcomers(
@@ -40,7 +42,6 @@ def predict(
             images,
             cache=cache or default_cache(),
             device=given.device_or_default(device),
-            reject_outliers=reject_outliers,
             watcher=watcher,
         )
     write_atomically(out, labels_csv(photos))

@@ -37,8 +37,8 @@ class Classifier:
         The method, whose posterior is used with the weights.
     temperature, exponent
         Its temperature, and the power that calibrates its probabilities.
-    threshold
-        Confidence below which a label is unsure.
+    threshold, reject_outliers
+        Confidence below which a label is unsure, and whether outliers get none.
     farthest
         Squared distance from the nearest class weights beyond which an image is an outlier.
     """
@@ -52,6 +52,7 @@ class Classifier:
     temperature: float
     exponent: float
     threshold: float
+    reject_outliers: bool
     farthest: float
 
     def probabilities(self, features: Tensor) -> Tensor:

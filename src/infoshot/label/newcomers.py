@@ -23,7 +23,6 @@ def label_newcomers(
     *,
     cache: Path,
     device: str = "cpu",
-    reject_outliers: bool = False,
     watcher: Watcher = NOBODY,
 ) -> list[PhotoLabel]:
     """A label for every image; what one of them gets does not depend on the others.
@@ -59,11 +58,5 @@ def label_newcomers(
         probabilities[readable] = classifier.probabilities(encoded.features[readable])
         strange[readable] = classifier.distances(encoded.features[readable]) > classifier.farthest
     return label_lines(
-        photos,
-        classifier.classes,
-        probabilities,
-        strange,
-        encoded.reasons,
-        classifier.threshold,
-        reject_outliers=reject_outliers,
+        classifier, photos, classifier.classes, probabilities, strange, encoded.reasons
     )

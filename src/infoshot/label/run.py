@@ -1,6 +1,5 @@
 """One labelling: examples and photos as features in, a label for every photo out."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from infoshot.label.find import Found
 from infoshot.label.photo import PhotoLabel
 from infoshot.label.trust import HeldOut, calibrated, hold_out
 from infoshot.solvers import METHODS, Method, solve
-from infoshot.types import Status, TaskBatch
+from infoshot.types import Solution, Status, TaskBatch
 
 DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
+_ENOUGH_TO_JUDGE = 3  # examples of a class, to say that one of them is unlike the others
 _OUTERMOST = 0.995  # share of the photos that count as inside when newcomers are judged
 
 
@@ -99,7 +99,8 @@ class Outcome:
         """Examples that came out as another class when they were held out, and as which."""
         held = self.held_out
         guesses = held.probabilities.argmax(-1)
-        wrong = (guesses != held.truth).nonzero().flatten().tolist()
+        several = self.y_sup.bincount()[held.truth] >= _ENOUGH_TO_JUDGE
+        wrong = ((guesses != held.truth) & several).nonzero().flatten().tolist()
         return [
             (self.examples[int(held.rows[number])], self.classes[int(guesses[number])])
             for number in wrong
@@ -121,41 +122,32 @@ def label_photos(
     asked = encoded.readable & torch.tensor([digest not in given for digest in encoded.digests])
     if not asked.any():
         raise DataError("there is nothing to label: no photo can be read, or all were given.")
-    z_sup = prepared(example_features, method)
     y_sup = torch.tensor([classes.index(example.label) for example in examples])
-    z_qry = prepared(encoded.features[asked], method)
+    z_sup, z_qry = (prepared(z, method) for z in (example_features, encoded.features[asked]))
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
     solution = solve(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} went non-finite; are the settings extreme?")
     held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes))
-    exponent, scores = held_out.exponent(), solution.outlier_scores[0].cpu()
-    weights = solution.prototypes[0].cpu()
-    probabilities = _rows(asked, calibrated(solution.probabilities[0].cpu(), exponent))
+    classifier = _classifier(request, method, tasks, solution, held_out, classes, encoder)
+    probabilities = _rows(asked, calibrated(solution.probabilities[0], classifier.exponent))
     for number in (encoded.readable & ~asked).nonzero().flatten().tolist():
         own = classes.index(given[encoded.digests[number]])
         probabilities[number] = torch.eye(len(classes))[own]
-    strangeness = held_out.strangeness(scores)
-    classifier = Classifier(
-        weights=weights,
-        classes=classes,
-        backbone=request.backbone,
-        encoder=dict(encoder),
-        method=request.method,
-        settings=dict(method.solver.settings()),
-        temperature=float(method.solver.reporting_temperature(tasks)),
-        exponent=exponent,
-        threshold=request.threshold,
-        farthest=float(nearest(z_qry, weights).quantile(_OUTERMOST)),
-    )
-    outcome = Outcome(
+    scores = _rows(asked, solution.outlier_scores[0].unsqueeze(-1)).squeeze(-1)
+    strangeness = held_out.strangeness(scores[asked])
+    reasons = [
+        reason or ("given" if digest in given else "")
+        for reason, digest in zip(encoded.reasons, encoded.digests, strict=True)
+    ]
+    return Outcome(
         request=request,
         classes=classes,
         examples=examples,
-        photos=[],
+        photos=label_lines(request, photos, classes, probabilities, scores > strangeness, reasons),
         digests=encoded.digests,
         probabilities=probabilities,
-        outlier_scores=_rows(asked, scores.unsqueeze(-1)).squeeze(-1),
+        outlier_scores=scores,
         features=encoded.features,
         z_sup=z_sup,
         y_sup=y_sup,
@@ -164,49 +156,59 @@ def label_photos(
         classifier=classifier,
         note=solution.notes[0] if solution.notes else "",
     )
-    strange = outcome.outlier_scores > strangeness
-    lines = label_lines(
-        photos,
-        classes,
-        probabilities,
-        strange,
-        encoded.reasons,
-        request.threshold,
+
+
+def _classifier(
+    request: Request,
+    method: Method,
+    tasks: TaskBatch,
+    solution: Solution,
+    held_out: HeldOut,
+    classes: tuple[str, ...],
+    encoder: Mapping[str, str],
+) -> Classifier:
+    """What labels newcomers as this solve labels its photos."""
+    weights = solution.prototypes[0]
+    return Classifier(
+        weights=weights,
+        classes=classes,
+        backbone=request.backbone,
+        encoder=dict(encoder),
+        method=request.method,
+        settings=dict(method.solver.settings()),
+        temperature=float(method.solver.reporting_temperature(tasks)),
+        exponent=held_out.exponent(),
+        threshold=request.threshold,
         reject_outliers=request.reject_outliers,
+        farthest=float(nearest(tasks.z_qry[0], weights).quantile(_OUTERMOST)),
     )
-    lines = [
-        dataclasses.replace(line, reason="given") if digest in given and not line.reason else line
-        for line, digest in zip(lines, encoded.digests, strict=True)
-    ]
-    return dataclasses.replace(outcome, photos=lines)
 
 
 def label_lines(
+    how: Request | Classifier,
     photos: Sequence[Found],
     classes: Sequence[str],
     probabilities: Tensor,
     strange: Tensor,
     reasons: Sequence[str],
-    threshold: float,
-    *,
-    reject_outliers: bool,
 ) -> list[PhotoLabel]:
-    """What labels.csv says of every photo."""
+    """What labels.csv says of every photo; probabilities of unreadable ones are NaN."""
     best, place = probabilities.nan_to_num(0).topk(2, dim=-1)
+    unreadable = probabilities.isnan().any(-1).tolist()
     lines = []
-    for photo, (first, second), (p, p_next), odd, reason in zip(
-        photos, place.tolist(), best.tolist(), strange.tolist(), reasons, strict=True
+    for photo, (first, second), (p, p_next), odd, reason, lost in zip(
+        photos, place.tolist(), best.tolist(), strange.tolist(), reasons, unreadable, strict=True
     ):
-        if reason:
+        if lost:
             unknown = (math.nan, "", math.nan)
             lines.append(PhotoLabel(photo.path, photo.file, "", *unknown, "unreadable", reason))
             continue
-        status, why, label = "labelled", "", classes[first]
+        status, why, label = "labelled", reason, classes[first]
         if odd:
             status, why = "outlier", "unlike the examples of every class"
-            label = "" if reject_outliers else label
-        elif p < threshold:
-            status, why = "unsure", f"confidence below {threshold:g}"
+            label = "" if how.reject_outliers else label
+        elif p < how.threshold:
+            status, why = "unsure", f"confidence below {how.threshold:g}"
         lines.append(
             PhotoLabel(photo.path, photo.file, label, p, classes[second], p - p_next, status, why)
         )
