@@ -39,7 +39,7 @@ def make_odd_files(folder: Path) -> dict[Path, str]:
 
 def _encoded(image=UPRIGHT, kind="PNG", **options):
     stream = io.BytesIO()
-    image.save(stream, kind, **options)
+    image.copy().save(stream, kind, **options)  # a save leaves traces in the image
     return stream.getvalue()
 
 
@@ -179,7 +179,7 @@ def _modes():
 
 
 def _animations():
-    more = {"save_all": True, "append_images": _FRAMES[1:]}
+    more = {"save_all": True, "append_images": [frame.copy() for frame in _FRAMES[1:]]}
     kinds = {"gif": "GIF", "webp": "WEBP", "png": "PNG", "tif": "TIFF", "jpg": "MPO"}
     files = {
         f"moving.{extension}": (_encoded(kind=kind, **more), READABLE)

@@ -48,7 +48,8 @@ def make_photo(folder, name="a.jpg", label="cat", status="labelled"):
 
 
 def export(kind, photos, folder):
-    EXPORTS[kind](photos, folder, "tim-auto 1.0")
+    named = {name for photo in photos for name in (photo.label, photo.runner_up)}
+    EXPORTS[kind](photos, sorted(named - {""}), folder, "tim-auto 1.0")
 
 
 def tree(folder):

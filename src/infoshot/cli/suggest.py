@@ -1,7 +1,5 @@
 """``infoshot suggest``: the photos of a run that are worth labelling next."""
 
-import csv
-import io
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +11,7 @@ from infoshot.atomic import check_outputs, write_atomically
 from infoshot.cli.console import print_table, stdout
 from infoshot.label.folder import read_run
 from infoshot.label.job import known_features
+from infoshot.label.sheets import csv_text
 from infoshot.label.suggest import worth_labelling
 
 
@@ -36,13 +35,9 @@ def suggest(
     examples, features = known_features(finished)
     probabilities = torch.tensor(finished.probabilities, dtype=torch.float32)
     photos = [finished.photos[i] for i in worth_labelling(features, probabilities, examples, n)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("path", "label", "guess", "runner_up", "confidence"))
-    for photo in photos:
-        confidence = f"{photo.confidence:.4f}"
-        writer.writerow((photo.path, "", photo.label, photo.runner_up, confidence))
-    write_atomically(sheet, text.getvalue())
+    rows = [(p.path, "", p.label, p.runner_up, f"{p.confidence:.4f}") for p in photos]
+    header = ("path", "label", "guess", "runner_up", "confidence")
+    write_atomically(sheet, csv_text(header, rows))
     print_table(
         ["photo", "guess", "confidence", "or"],
         [[p.path, p.label, f"{p.confidence:.0%}", p.runner_up] for p in photos],

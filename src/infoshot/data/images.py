@@ -9,6 +9,7 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, final
 
@@ -145,7 +146,7 @@ class ImageRecord:
 
 
 def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
-    """RGB pixels of an encoded image of any kind Pillow knows.
+    """RGB pixels of an encoded photo of any common kind.
 
     Greyscale, palette and CMYK images become RGB, transparency is laid on black, 16 bits become 8,
     the first frame of an animation is taken, photos that were taken sideways are turned upright.
@@ -160,7 +161,7 @@ def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
     if not content:
         raise DataError(f"{name}: the file is empty.")
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content), formats=_formats()) as image:
             if image.width * image.height > _MOST_PIXELS:
                 raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
             if max(image.size) > _LARGEST_ASPECT * min(image.size):
@@ -175,6 +176,14 @@ def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
         raise DataError(f"{name}: too large to be a photo ({error}).") from error
     except Exception as error:  # whatever a decoder makes of damaged bytes
         raise DataError(f"{name}: cannot be decoded ({_first_line(error)}).") from error
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Kinds of photos that this Pillow knows; not those that other programs would be run for."""
+    Image.init()
+    kinds = "JPEG MPO PNG GIF WEBP TIFF BMP DIB PPM AVIF ICO TGA JPEG2000"
+    return tuple(kind for kind in kinds.split() if kind in Image.OPEN)
 
 
 def is_image_name(name: str | os.PathLike[str]) -> bool:

@@ -1,7 +1,5 @@
 """Check a run by hand: a random sample to look at, and what the answers say."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ import torch
 
 from infoshot.errors import DataError
 from infoshot.label.photo import PhotoLabel
+from infoshot.label.sheets import csv_text, read_csv
 from infoshot.metrics import wilson_interval
 
 AUDIT_COLUMNS = ("path", "label", "truth")
@@ -48,11 +47,7 @@ def audit_sample(photos: Sequence[PhotoLabel], n: int, seed: int) -> list[PhotoL
 
 def audit_csv(sample: Iterable[PhotoLabel]) -> str:
     """A sheet to fill in: the column ``truth`` is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(AUDIT_COLUMNS)
-    writer.writerows((photo.path, photo.label, "") for photo in sample)
-    return text.getvalue()
+    return csv_text(AUDIT_COLUMNS, ((photo.path, photo.label, "") for photo in sample))
 
 
 def read_answers(path: Path) -> dict[str, str]:
@@ -63,14 +58,8 @@ def read_answers(path: Path) -> dict[str, str]:
     DataError
         If it is no such sheet, or no line has an answer.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read ({error}).") from error
-    if rows and not {"path", "truth"} <= set(rows[0]):
-        raise DataError(f"{path}: must have the columns path and truth.")
-    answers = {row["path"]: row["truth"].strip() for row in rows if (row["truth"] or "").strip()}
+    rows = read_csv(path, "path", "truth")
+    answers = {row["path"]: row["truth"].strip() for row in rows if row["truth"].strip()}
     if not answers:
         raise DataError(f"{path}: no line has an answer in the column 'truth'.")
     return answers

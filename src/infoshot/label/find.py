@@ -5,7 +5,6 @@ any tree of images, a CSV file with a column ``path``, or a text file with a pat
 folders are followed, each folder once; hidden files are left out.
 """
 
-import csv
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from infoshot.data.images import EXTENSIONS
 from infoshot.errors import DataError
+from infoshot.label.sheets import read_csv
 
 # Images that Pillow cannot read: they are listed with that reason instead of being passed over.
 _FOREIGN = frozenset(
@@ -73,9 +73,13 @@ def find_photos(given: Path, without: Sequence[Path] = ()) -> list[Found]:
     DataError
         If there is nothing.
     """
-    left_out = {path.resolve() for path in without}
+    left_out = {os.path.realpath(path) for path in without}
     if given.is_dir():
-        photos = [photo for photo in _walk(given, left_out) if photo.file.resolve() not in left_out]
+        photos = [
+            photo
+            for photo in _walk(given, left_out)
+            if os.path.realpath(photo.file) not in left_out
+        ]
     elif given.is_file():
         photos = [photo for photo, _ in _listed_files(given)]
     else:
@@ -125,7 +129,7 @@ def _by_class_folder(root: Path) -> list[tuple[str, Found]]:
     return found
 
 
-def _walk(root: Path, left_out: set[Path]) -> Iterator[Found]:
+def _walk(root: Path, left_out: set[str]) -> Iterator[Found]:
     """Images under a folder; every real folder once, so that links in a circle do no harm."""
     seen = set()
 
@@ -135,7 +139,7 @@ def _walk(root: Path, left_out: set[Path]) -> Iterator[Found]:
         except OSError:
             yield Found(printable(folder), folder)  # its trouble says why
             return
-        if (facts.st_dev, facts.st_ino) in seen or folder.resolve() in left_out:
+        if (facts.st_dev, facts.st_ino) in seen or os.path.realpath(folder) in left_out:
             return
         seen.add((facts.st_dev, facts.st_ino))
         for entry in entries:
@@ -162,18 +166,14 @@ def _listed_files(given: Path) -> list[tuple[Found, str]]:
 
     Paths that are not absolute count from the folder of the list, or else from where we are.
     """
-    try:
-        text = given.read_bytes().decode("utf-8-sig", "surrogateescape")
-    except OSError as error:
-        raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
-    lines: Iterator[tuple[str, str]]
     if given.suffix.lower() == ".csv":
-        reader = csv.DictReader(text.splitlines(keepends=True))
-        if "path" not in (reader.fieldnames or []):
-            raise DataError(f"{given}: must have a header line with the column 'path'.")
-        lines = ((row["path"] or "", row.get("label") or "") for row in reader)
+        lines = [(row["path"], row.get("label", "")) for row in read_csv(given, "path")]
     else:
-        lines = ((line, "") for line in text.splitlines())
+        try:
+            text = os.fsdecode(given.read_bytes())
+        except OSError as error:
+            raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
+        lines = [(line.removesuffix("\r"), "") for line in text.split("\n")]
     return [(_located(path, given.parent), label) for path, label in lines if path.strip()]
 
 

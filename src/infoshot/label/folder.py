@@ -5,7 +5,6 @@ newcomers, ``run.json`` says where all of it comes from and is written last, so 
 it is a finished run. ``corrections.csv`` holds the labels that were given afterwards.
 """
 
-import csv
 import dataclasses
 import io
 import json
@@ -23,6 +22,7 @@ from infoshot.errors import DataError
 from infoshot.label.find import Found, printable
 from infoshot.label.photo import PhotoLabel
 from infoshot.label.run import Example, Outcome, Request
+from infoshot.label.sheets import csv_text, read_csv
 
 CSV_COLUMNS = ("path", "label", "confidence", "runner_up", "margin", "status", "reason")
 STATUSES = ("labelled", "unsure", "outlier", "unreadable")
@@ -54,26 +54,7 @@ def write_run(
 
 def labels_csv(photos: Sequence[PhotoLabel]) -> str:
     """Labels as a CSV file has them."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for photo in photos:
-        confidence, margin = (
-            "" if math.isnan(value) else f"{value:.4f}"
-            for value in (photo.confidence, photo.margin)
-        )
-        writer.writerow(
-            (
-                photo.path,
-                photo.label,
-                confidence,
-                photo.runner_up,
-                margin,
-                photo.status,
-                photo.reason,
-            )
-        )
-    return text.getvalue()
+    return csv_text(CSV_COLUMNS, ([_cell(photo, name) for name in CSV_COLUMNS] for photo in photos))
 
 
 def read_request(folder: Path) -> Request | None:
@@ -131,17 +112,19 @@ def read_corrections(folder: Path) -> dict[str, str]:
     path = folder / "corrections.csv"
     if not path.is_file():
         return {}
-    with path.open(newline="", encoding="utf-8") as file:
-        return {row["path"]: row["label"] for row in csv.DictReader(file)}
+    return {row["path"]: row["label"] for row in read_csv(path, "path", "label")}
 
 
 def write_corrections(folder: Path, corrections: Mapping[str, str]) -> None:
     """Keep the labels that were given."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("path", "label"))
-    writer.writerows(corrections.items())
-    write_atomically(folder / "corrections.csv", text.getvalue())
+    write_atomically(folder / "corrections.csv", csv_text(("path", "label"), corrections.items()))
+
+
+def _cell(photo: PhotoLabel, name: str) -> str:
+    value = getattr(photo, name)
+    if isinstance(value, str):
+        return value
+    return "" if math.isnan(value) else f"{value:.4f}"
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:

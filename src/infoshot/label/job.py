@@ -174,7 +174,7 @@ def _corrections_of_same_run(out: Path, request: Request, *, force: bool) -> dic
     before = read_request(out)
     if before is None:
         strange = [path.name for path in out.iterdir() if not path.name.startswith(".")]
-        known = {"labels.csv", "labels.parquet", "classifier.safetensors", "report.html"}
+        known = {"labels.csv", "labels.parquet", "classifier.safetensors", "report.html", *EXPORTS}
         if set(strange) - known:
             raise DataError(f"{out}: holds other files; --force writes there all the same.")
         return {}
@@ -271,6 +271,7 @@ def _finish(
     worth = worth_labelling(outcome.features, outcome.probabilities, outcome.z_sup, _WORTH)
     write_atomically(place.out / "report.html", label_report(outcome, warnings, worth))
     for name in place.exports:
-        EXPORTS[name](outcome.photos, place.out, f"infoshot-{__version__}-{request.method}")
+        labeller = f"infoshot-{__version__}-{request.method}"
+        EXPORTS[name](outcome.photos, outcome.classes, place.out / name, labeller)
     write_run(place.out, outcome, warnings, {"cache": str(place.cache.absolute())})
     return Finished(outcome, warnings, speed)

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from infoshot.label.exports.folders import put, whole_folder
-from infoshot.label.exports.names import Names, class_names, split_extension, text
+from infoshot.label.exports.names import Names, split_extension, text
 from infoshot.label.photo import PhotoLabel
 
 
-def export_fiftyone(photos: Sequence[PhotoLabel], folder: Path, model_version: str) -> None:
+def export_fiftyone(
+    photos: Sequence[PhotoLabel], classes: Sequence[str], folder: Path, model_version: str
+) -> None:
     """Link every readable photo in ``folder/data``, with predictions in ``folder/labels.json``.
 
     Raises
@@ -25,8 +27,8 @@ def export_fiftyone(photos: Sequence[PhotoLabel], folder: Path, model_version: s
         If something else is in ``folder``, or it cannot be written.
     """
     readable = [photo for photo in photos if photo.status != "unreadable"]
-    classes = class_names(photos)
-    number_of = {name: number for number, name in enumerate(classes)}
+    names_of_classes = [text(name) for name in classes]
+    number_of = {name: number for number, name in enumerate(names_of_classes)}
     names = Names()
     labels = {}
     with whole_folder(folder, readable, model_version) as new:
@@ -37,7 +39,7 @@ def export_fiftyone(photos: Sequence[PhotoLabel], folder: Path, model_version: s
             name = names.take(stem if extension else stem.replace(".", "_"))
             put(photo, new / "data" / f"{name}{extension}")
             labels[name] = _target(photo, number_of)
-        content = {"classes": classes, "labels": labels}
+        content = {"classes": names_of_classes, "labels": labels}
         (new / "labels.json").write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 

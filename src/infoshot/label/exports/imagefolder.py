@@ -11,7 +11,9 @@ from infoshot.label.photo import PhotoLabel
 _WITHHELD = {"unsure": "_unsure", "outlier": "_outlier"}
 
 
-def export_imagefolder(photos: Sequence[PhotoLabel], folder: Path, model_version: str) -> None:
+def export_imagefolder(
+    photos: Sequence[PhotoLabel], classes: Sequence[str], folder: Path, model_version: str
+) -> None:
     """Link every readable photo as ``folder/<class>/<name>``; what is in doubt goes apart.
 
     Raises
@@ -20,9 +22,8 @@ def export_imagefolder(photos: Sequence[PhotoLabel], folder: Path, model_version
         If something else is in ``folder``, or it cannot be written.
     """
     readable = [photo for photo in photos if photo.status != "unreadable"]
-    classes = Names(_WITHHELD.values())
-    labels = sorted({photo.label for photo in readable if photo.status not in _WITHHELD})
-    folder_of = {label: classes.take(label) for label in labels}
+    taken = Names(_WITHHELD.values())
+    folder_of = {label: taken.take(label) for label in classes}
     names: defaultdict[str, Names] = defaultdict(Names)
     with whole_folder(folder, readable, model_version) as new:
         for photo in readable:

@@ -17,11 +17,13 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from infoshot.atomic import make_folder, write_atomically
-from infoshot.label.exports.names import class_names, text
+from infoshot.label.exports.names import text
 from infoshot.label.photo import PhotoLabel
 
 
-def export_label_studio(photos: Sequence[PhotoLabel], folder: Path, model_version: str) -> None:
+def export_label_studio(
+    photos: Sequence[PhotoLabel], classes: Sequence[str], folder: Path, model_version: str
+) -> None:
     """Write ``label-studio.xml``, the configuration, and ``label-studio.json``, the tasks.
 
     Raises
@@ -32,7 +34,7 @@ def export_label_studio(photos: Sequence[PhotoLabel], folder: Path, model_versio
     readable = [photo for photo in photos if photo.status != "unreadable"]
     tasks = [_task(number, photo, model_version) for number, photo in enumerate(readable, start=1)]
     make_folder(folder)
-    write_atomically(folder / "label-studio.xml", _configuration(class_names(photos)))
+    write_atomically(folder / "label-studio.xml", _configuration([text(name) for name in classes]))
     write_atomically(
         folder / "label-studio.json", json.dumps(tasks, indent=1, allow_nan=False) + "\n"
     )

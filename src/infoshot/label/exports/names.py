@@ -44,12 +44,6 @@ def split_extension(name: str) -> tuple[str, str]:
     return (stem, dot + extension) if (dot + extension).lower() in EXTENSIONS else (name, "")
 
 
-def class_names(photos: Sequence[PhotoLabel]) -> list[str]:
-    """All classes that labels and runners-up name, as :func:`text`."""
-    named = {name for photo in photos for name in (photo.label, photo.runner_up)}
-    return sorted(text(name) for name in named - {""})
-
-
 def text(name: str) -> str:
     r"""The name with what XML cannot hold spelled out.
 
