@@ -107,8 +107,8 @@ def printable(path: str | os.PathLike[str]) -> str:
 
     Examples
     --------
-    >>> printable(os.fsdecode(b"caf\xe9.jpg"))
-    'caf\\xe9.jpg'
+    >>> printable(os.fsdecode(b"photo\xe9.jpg"))
+    'photo\\xe9.jpg'
     """
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 

@@ -2,10 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from infoshot.data.images import EXTENSIONS
-from infoshot.label.photo import PhotoLabel
 
 _LONGEST = 200  # bytes; file systems take 255, and a number and an extension may follow
 _FORBIDDEN = frozenset('/\\:*?"<>|')
