@@ -56,7 +56,9 @@ def test_import_is_light():
     # The estimator, the command line and plots bring their packages when they are used.
     code = (
         "import sys, infoshot, infoshot.testing, infoshot.features, infoshot.data\n"
+        "import infoshot.backbones.encoders\n"
         "heavy = {'sklearn', 'typer', 'rich', 'matplotlib', 'pandas'} & set(sys.modules)\n"
+        "heavy |= {'transformers', 'timm', 'onnx', 'onnxruntime'} & set(sys.modules)\n"
         "sys.exit(f'imported too early: {heavy}' if heavy else 0)"
     )
     result = subprocess.run(

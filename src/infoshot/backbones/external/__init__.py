@@ -1,0 +1,1 @@
+"""Networks of other packages behind our interface; each package is imported when asked for."""

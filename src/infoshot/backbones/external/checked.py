@@ -1,0 +1,88 @@
+"""What every adapter needs: its packages, values of a configuration, the width and the digest."""
+
+import hashlib
+import importlib
+import json
+import math
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from infoshot.backbones.base import Backbone
+from infoshot.errors import DataError, MissingDependencyError
+
+
+def packages(kind: str, *names: str) -> list[ModuleType]:
+    """Import packages that do not come with the install, or say how to get them."""
+    wanted = " and ".join(names)
+    try:
+        return [importlib.import_module(name) for name in names]
+    except Exception as error:  # a package built for another PyTorch may raise anything
+        if isinstance(error, ImportError) and error.name in names:
+            raise MissingDependencyError(
+                f"{kind}: encoders need {wanted}; pip install 'infoshot[{kind}]'."
+            ) from error
+        raise MissingDependencyError(
+            f"{kind}: encoders need {wanted}, installed here but not importable ({reason(error)})."
+        ) from error
+
+
+def reason(error: Exception) -> str:
+    """First sentence of a message, to stand in brackets."""
+    lines = str(error).strip().splitlines()
+    return lines[0].split(". ")[0].rstrip(". ") if lines else type(error).__name__
+
+
+def side(what: str, value: object) -> int:
+    """Side of a square in pixels."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise DataError(f"{what} must be the side of a square in pixels; got {value!r}.")
+    return value
+
+
+def channels(what: str, value: object) -> tuple[float, float, float]:
+    """One finite number per channel."""
+    if isinstance(value, list | tuple) and len(value) == 3:
+        red, green, blue = value
+        if all(isinstance(v, int | float) and math.isfinite(v) for v in value):
+            return float(red), float(green), float(blue)
+    raise DataError(f"{what} must be three finite numbers, one per channel; got {value!r}.")
+
+
+def scales(what: str, value: object) -> tuple[float, float, float]:
+    """One finite number above zero per channel."""
+    numbers = channels(what, value)
+    if min(numbers) <= 0:
+        raise DataError(f"{what} must be above 0 in every channel; got {value!r}.")
+    return numbers
+
+
+def feature_width(what: str, backbone: Backbone) -> int:
+    """Features per image, from two black images passed through the network."""
+    crop = backbone.input_spec.crop
+    try:
+        with torch.inference_mode():
+            features = backbone(torch.zeros(2, 3, crop, crop))
+    except Exception as error:  # whatever the package makes of images it cannot take
+        raise DataError(
+            f"{what}: failed on images of {crop} x {crop} pixels ({reason(error)})."
+        ) from error
+    shape: tuple[int, ...] = tuple(features.shape)
+    if len(shape) != 2 or shape[0] != 2 or not shape[1] or not features.is_floating_point():
+        raise DataError(
+            f"{what}: must give a row of floating-point numbers for each image; gave "
+            f"{features.dtype} of shape {shape} for two images."
+        )
+    return shape[1]
+
+
+def weights_digest(network: nn.Module, facts: Mapping[str, Any]) -> str:
+    """Digest of all weights with their names, and of what else the features depend on."""
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,129 @@
+"""Models in ONNX files, run by onnxruntime on the CPU; features are the first output, flattened.
+
+Images are 224 pixels where the model leaves their size open, with ImageNet's mean and scale. The
+model's metadata may say otherwise, each as JSON: ``mean`` and ``std`` (three numbers), ``crop`` and
+``resize`` (pixels).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from infoshot.backbones.base import IMAGENET_MEAN, IMAGENET_STD, Backbone, InputSpec
+from infoshot.backbones.checkpoints import Checkpoint
+from infoshot.backbones.external import checked
+from infoshot.errors import DataError
+
+_OPEN_CROP = 224
+
+
+@final
+class OnnxBackbone(Backbone):
+    """A session of onnxruntime, which takes ``batch`` images at a time, or any number if 0."""
+
+    def __init__(self, session: Any, batch: int, input_spec: InputSpec) -> None:  # noqa: ANN401
+        super().__init__()
+        self.session = session
+        self.batch = batch
+        self.input_spec = input_spec
+
+    def forward(self, images: Tensor) -> Tensor:
+        """First output of the model, on the device of the images."""
+        pieces = images.float().cpu().split(self.batch or len(images))
+        return torch.cat([self._features(piece) for piece in pieces]).to(images.device)
+
+    def _features(self, images: Tensor) -> Tensor:
+        padding = images.new_zeros(max(self.batch - len(images), 0), *images.shape[1:])
+        given = {self.session.get_inputs()[0].name: torch.cat((images, padding)).numpy()}
+        output = self.session.run([self.session.get_outputs()[0].name], given)[0]
+        return torch.from_numpy(output[: len(images)]).flatten(1)
+
+
+def open_onnx(name: str) -> Checkpoint:
+    """Open an ONNX file.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, it is no model that onnxruntime can run, or it takes no images.
+    """
+    onnx, runtime = checked.packages("onnx", "onnx", "onnxruntime")
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file.")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4  # what goes wrong is raised
+    options.intra_op_num_threads = torch.get_num_threads()
+    try:
+        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        digest = _digest(path, onnx.ModelProto)
+    except Exception as error:  # of many kinds
+        raise DataError(
+            f"{path}: not a whole ONNX model that onnxruntime can run ({checked.reason(error)})."
+        ) from error
+    batch, crop = _batch_and_side(path, session.get_inputs())
+    spec = _input_spec(path, crop, session.get_modelmeta().custom_metadata_map)
+    backbone = OnnxBackbone(session, batch, spec)
+    backbone.feature_dim = checked.feature_width(str(path), backbone.eval())
+    return Checkpoint(f"onnx:{path.name}", backbone, digest)
+
+
+def _batch_and_side(path: Path, inputs: list[Any]) -> tuple[int, int | None]:
+    """Size of a batch, 0 if any, and side of an image, ``None`` if open."""
+    shapes = ", ".join(f"{each.type} {each.shape}" for each in inputs)
+    if len(inputs) == 1 and inputs[0].type == "tensor(float)" and len(inputs[0].shape) == 4:
+        batch, n_channels, *sides = (n if isinstance(n, int) else None for n in inputs[0].shape)
+        fixed = {n for n in sides if n is not None}
+        if n_channels in (3, None) and len(fixed) <= 1:
+            return batch or 0, fixed.pop() if fixed else None
+    raise DataError(
+        f"{path}: must have one input, float32 of shape (batch, 3, side, side); has {shapes}."
+    )
+
+
+def _input_spec(path: Path, side: int | None, metadata: Mapping[str, str]) -> InputSpec:
+    """Sizes, mean and scale as the metadata states them, or those of ImageNet."""
+
+    def value(name: str, default: object) -> tuple[str, object]:
+        what = f"{path}: '{name}' of the metadata"
+        try:
+            return what, json.loads(metadata[name]) if name in metadata else default
+        except ValueError as error:
+            raise DataError(f"{what} must be JSON; got {metadata[name]!r}.") from error
+
+    crop = checked.side(*value("crop", side or _OPEN_CROP))
+    if side not in (crop, None):
+        raise DataError(f"{path}: 'crop' of the metadata is {crop}, but the input has {side}.")
+    return InputSpec(
+        crop,
+        checked.side(*value("resize", round(crop * 256 / 224))),
+        checked.channels(*value("mean", IMAGENET_MEAN)),
+        checked.scales(*value("std", IMAGENET_STD)),
+    )
+
+
+def _digest(path: Path, model_type: Any) -> str:  # noqa: ANN401
+    """Digest of the file and of those beside it that hold its weights."""
+    content = path.read_bytes()
+    digest = hashlib.sha256(content)
+    for name in sorted(_weight_files(model_type.FromString(content))):
+        with (path.parent / name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _weight_files(message: Any) -> set[str]:  # noqa: ANN401
+    """Names of files that tensors anywhere in the model refer to."""
+    found = set()
+    for field, value in message.ListFields():
+        if field.name == "external_data":
+            found |= {entry.value for entry in value if entry.key == "location"}
+        elif field.message_type is not None:
+            for part in [value] if hasattr(value, "ListFields") else value:
+                found |= _weight_files(part)
+    return found
