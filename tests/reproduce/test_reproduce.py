@@ -63,7 +63,8 @@ def test_tables_show_ours_published_and_the_difference(report):
     assert float(difference.split(" ± ")[0]) == pytest.approx(ours - 73.6, abs=0.011)
     assert "published" in text
     assert "none of them was run here" in text
-    tex = (report / "tables.tex").read_text()
+    comment, _, tex = (report / "tables.tex").read_text().partition("\n")
+    assert comment == r"% needs \usepackage{booktabs}"
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 5
     assert not re.search(r"(?<!\\)[%&_#](?!.*\\\\)", tex.replace(" & ", " "))
 
@@ -187,13 +188,16 @@ def _bad(tmp_path):
     nan = tmp_path / "nan.npz"
     np.savez(nan, features=np.full((40, 4), np.nan), labels=np.repeat(np.arange(5), 8))
     return {
-        "four classes": (("--features", _table_of(tmp_path / "four.safetensors", 4)), "four.safetensors: sample_tasks: n_way must be at most 4"),
-        "few images": (("--features", _table_of(tmp_path / "few.safetensors", 6, 12)), "n_shot + n_query must be at most 12"),
+        "four classes": (("--features", _table_of(tmp_path / "four.safetensors", 4)), "four.safetensors: the paper's tasks have 5 classes; got 4."),
+        "few images": (("--features", _table_of(tmp_path / "few.safetensors", 6, 12)), "few.safetensors: 1-shot tasks of the paper need 16 rows of every class; '0' has 12."),
         "not finite": (("--features", nan), "nan"),
         "other features": (("--out", taken), "holds results of other features (own.safetensors)"),
         "no folder": (("--out", tmp_path / "file"), "cannot be made a folder"),
-        "no tasks": (("--gradient-tasks", "0"), "n_tasks must be a whole number of at least 1; got 0"),
+        "no tasks": (("--gradient-tasks", "0"), "--gradient-tasks must be a whole number of at least 1; got 0"),
         "unknown table": (("--only", "table9"), "Unknown experiment 'table9'"),
+        "unknown data set": (("--dataset", "mini-imagent"), "mini-imagenet"),
+        "unknown network": (("--backbone", "resnet81"), "resnet18"),
+        "no network tasks": (("--network-tasks", "0"), "--network-tasks must be a whole number"),
         "too many data sets": (("--dataset", "cub", "--dataset", "cub"), "once for each feature file; got 2 for 1"),
     }  # fmt: skip
 
@@ -231,24 +235,47 @@ def test_published_numbers_belong_to_the_cells():
     assert all(found["TIM-ADM", 5, shots, "W", loss] for shots in (1, 5) for loss in LOSSES)
 
 
-def test_orderings_say_when_they_do_not_hold():
-    good = dict(
+def _found(accuracies, times=()):
+    return {item.statement: item for item in orderings(accuracies, times)}
+
+
+ORDER = "TIM-ADM over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"
+
+
+def test_orderings_hold_fail_or_cannot_be_decided():
+    noise = 0.1 * torch.randn(400, generator=torch.Generator().manual_seed(0))
+    means = dict(
         zip(("CE-H(Y)+H(Y|X)", "CE-H(Y)", "CE", "CE+H(Y|X)"), (70, 65, 60, 40), strict=True)
     )
-    means = {
-        ("TIM-ADM", "W", loss, 1): torch.full((3,), value / 100) for loss, value in good.items()
-    }
-    means["TIM-ADM", "W", "CE", 1] = torch.tensor([0.6, 0.6, 0.6, 0.0])  # one task too many
+
+    def judged(**changed):
+        tasks = {("TIM-ADM", "W", loss, 1): mean / 100 + noise.roll(k)
+                 for k, (loss, mean) in enumerate({**means, **changed}.items())}  # fmt: skip
+        return _found(tasks)[ORDER]
+
+    assert judged().verdict == "holds"
+    assert judged(CE=66).verdict == "undecided"
+    assert judged(CE=70).verdict == "does not hold"
+    assert "(400 tasks; difference 5.00 ± 1." in judged().numbers
+    assert _found({})[ORDER].verdict == "not run"
+
+
+def test_speed_is_compared_too():
     times = [
         {"method": "TIM-ADM", "alone_s": 1.0, "batched_s": 0.1},
         {"method": "TIM-GD", "alone_s": 9.0, "batched_s": 2.0},
     ]
-    assert orderings({}, times)[-1].numbers == "9.0 times; in a batch 20.0"
-    found = {item.statement: item.holds for item in orderings(means, times)}
-    assert found["TIM-ADM over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"] is True
-    assert found["TIM-GD over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"] is None
-    assert found["TIM-ADM is at least 10 times faster than TIM-GD, a task alone"] is False
-    means["TIM-ADM", "W", "CE", 1] = torch.tensor([0.66])
-    assert orderings(means, times)[0].holds is False
-    assert orderings(means, times)[0].numbers == "70.00, 65.00, 66.00, 40.00 (1 tasks)"
-    assert orderings(means, times)[1].numbers == "40.00, 66.00 (1 tasks; difference -26.00)"
+    item = _found({}, times)["TIM-ADM is at least 10 times faster than TIM-GD, a task alone"]
+    assert (item.verdict, item.numbers) == ("does not hold", "9.0 times; in a batch 20.0")
+
+
+def test_same_tasks_are_compared_where_one_has_more():
+    many, few = torch.zeros(100), torch.full((40,), 0.3)
+    many[40:] = 1.0
+    tasks = {
+        ("TIM-GD", "W", "CE-H(Y)+H(Y|X)", 5): many,
+        ("TIM-GD", "phi+W", "CE-H(Y)+H(Y|X)", 5): few,
+    }
+    item = _found(tasks)["Fine-tuning the whole network does not beat W alone, 5-shot"]
+    assert item.verdict == "does not hold"
+    assert item.numbers == "0.00, 30.00 (40 tasks; difference -30.00 ± 0.00)"

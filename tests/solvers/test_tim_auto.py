@@ -49,6 +49,19 @@ def test_large_piles_are_smoothed_block_by_block(monkeypatch):
     whole = solve(TimAuto(), tasks)
     monkeypatch.setattr("infoshot.solvers.neighbours._BLOCK", 1000)
     torch.testing.assert_close(solve(TimAuto(), tasks).probabilities, whole.probabilities)
+    monkeypatch.setattr("infoshot.solvers.neighbours._MANY", 1)
+    torch.testing.assert_close(solve(TimAuto(), tasks).probabilities, whole.probabilities)
+
+
+def test_rehearsals_look_at_some_of_very_many_queries(monkeypatch):
+    tasks, _ = gaussian_tasks(2, n_way=3, n_query=200, dim=8, separation=2.0)
+    whole = solve(TimAuto(), tasks)
+    monkeypatch.setattr("infoshot.solvers.tim_auto._REHEARSED", 300)
+    some = solve(TimAuto(), tasks)
+    assert not torch.equal(some.probabilities, whole.probabilities)
+    assert (some.probabilities - whole.probabilities).abs().max() < 0.2
+    agree = some.probabilities.argmax(-1) == whole.probabilities.argmax(-1)
+    assert agree.double().mean() > 0.99
 
 
 def test_few_queries_are_judged_alone(embedded):

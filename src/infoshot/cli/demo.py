@@ -11,6 +11,7 @@ from infoshot.benchmark.convergence import convergence_curve
 from infoshot.benchmark.plots import plot_convergence
 from infoshot.cli.cells import run_cells
 from infoshot.cli.console import print_table, stdout
+from infoshot.cli.demo_digits import label_digits
 from infoshot.data import TaskSpec
 from infoshot.data.regimes import parse_regime
 from infoshot.features import default_features_path, read_features
@@ -21,7 +22,9 @@ _SKEWED, _SKEWED_TASKS = ("prototype", "tim-adm", "tim-auto"), 2000
 _CURVE_TASKS = 128
 
 _NEXT = """
-What to try next, with your own features X [N, D] and labels y [N], -1 for unlabelled
+What to try next, with images: a folder of examples per class, and a folder of photos
+  infoshot label examples/ photos/ --out run/            labels, confidences, a report
+With your own features X [N, D] and labels y [N], -1 for unlabelled
   numpy.savez("mine.npz", features=X, labels=y)          in Python: make a feature file
   infoshot solve --features mine.npz --out labels.csv    label every row whose label is -1
   infoshot bench --features mine.npz                     this table (20 labelled rows per class)
@@ -37,7 +40,7 @@ def demo(
         "infoshot-demo"
     ),
 ) -> None:
-    """The paper's methods on mini-ImageNet features, with a picture, and a skewed pile; a minute.
+    """The paper's methods on mini-ImageNet features, then a pile of image files; two minutes.
 
     Example: infoshot demo --out infoshot-demo
     """
@@ -73,5 +76,6 @@ def demo(
     figure = out / "convergence.png"
     title = f"5-way 1-shot, mini-ImageNet test classes: mean and 95% band of {_CURVE_TASKS} tasks"
     plot_convergence(curves, [figure], title)
-    console.print(f"Accuracy and mutual information against time: {figure}")
+    console.print(f"Accuracy and mutual information against time: {figure}\n")
+    label_digits(out / "digits")
     console.print(_NEXT, soft_wrap=True)

@@ -1,6 +1,5 @@
 """``infoshot reproduce``: the paper's tables and figure on your features, as a report."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,18 +7,17 @@ import typer
 
 from infoshot import checks
 from infoshot.atomic import check_outputs, make_folder, sole_writer
-from infoshot.cli.console import progress_bar, say, stdout
+from infoshot.cli.console import say, stdout
+from infoshot.cli.reproduce_cells import run_missing
 from infoshot.cli.reproduce_images import extracted, open_network
 from infoshot.errors import InvalidArgumentError
 from infoshot.features import default_features_path
 from infoshot.reproduce.experiments import EXPERIMENTS
 from infoshot.reproduce.extras import add_convergence, add_run_times
 from infoshot.reproduce.render import write_report
-from infoshot.reproduce.run import Plan, PlannedCell, plan_cells, run_cells
-from infoshot.reproduce.sources import Source, read_sources
+from infoshot.reproduce.run import Plan, plan_cells
+from infoshot.reproduce.sources import read_sources
 from infoshot.reproduce.store import Store
-from infoshot.reproduce.whole_network import Network
-from infoshot.types import FeatureTable
 
 _ON_CPU = 300
 
@@ -37,8 +35,12 @@ def reproduce(
             "network of mini-ImageNet); once per file. Default: what the file says."
         ),
     ] = None,
+    backbone: Annotated[
+        list[str] | None,
+        typer.Option(help="Whose network: resnet18, wrn28-10, ...; once per file, likewise."),
+    ] = None,
     only: Annotated[
-        str | None, typer.Option(help=f"Some of {','.join(EXPERIMENTS)}. Default: all.")
+        str | None, typer.Option(help=f"Some of {', '.join(EXPERIMENTS)}. Default: all.")
     ] = None,
     tasks: Annotated[int, typer.Option(help="Tasks per number.")] = 10_000,
     gradient_tasks: Annotated[
@@ -73,18 +75,21 @@ def reproduce(
         seed=seed,
         device=device,
     )
+    plan.validate()
     network = open_network(checkpoint, root, dataset[0] if dataset else None, device)
-    if network and not features:
-        make_folder(out)
-        features = [extracted(network, out)]
-    loaded = read_sources(features or [default_features_path()], dataset or [])
-    planned = plan_cells(plan, loaded, network)
+    paths = features or ([] if network else [default_features_path()])
+    given = read_sources(paths, dataset or [], backbone or []) if paths else []
+    plan_cells(plan, given, network)  # says what does not fit before anything is written
     make_folder(out)
     check_outputs(features or [], [out / "results.json"])
     with sole_writer(out):
+        loaded = given
+        if network and not given:
+            loaded = read_sources([extracted(network, out)], dataset or [], backbone or [])
+        planned = plan_cells(plan, loaded, network)
         store = Store(out, [source for source, _ in loaded])
         store.read()
-        _run(planned, loaded, store, network)
+        run_missing(planned, loaded, store, network)
         for name, add in (("table5", add_run_times), ("figure1", add_convergence)):
             if name in plan.experiments:
                 say(f"{EXPERIMENTS[name]} ...")
@@ -99,32 +104,3 @@ def _experiments(only: str | None) -> list[str]:
         if name not in EXPERIMENTS:
             raise InvalidArgumentError(checks.unknown_name("experiment", name, EXPERIMENTS))
     return names
-
-
-def _run(
-    planned: Sequence[PlannedCell],
-    loaded: Sequence[tuple[Source, FeatureTable]],
-    store: Store,
-    network: Network | None,
-) -> None:
-    """Run the cells that are missing, with a progress bar."""
-    missing = [item for item in planned if not item.not_run and item.key not in store.rows]
-    with progress_bar("tasks") as progress:
-        bar = progress.add_task("", total=sum(item.protocol.n_tasks for item in missing))
-
-        def begin(item: PlannedCell) -> None:
-            cell = item.cell
-            parts = (cell.experiment, cell.paper_method, cell.parameters, cell.loss)
-            name = " ".join([*filter(None, parts), f"{cell.ways}-way"])
-            progress.update(bar, description=f"{name} {cell.shots}-shot")
-            if progress.disable:
-                say(f"{name} {cell.shots}-shot ...")
-
-        run_cells(
-            planned,
-            loaded,
-            store,
-            network=network,
-            on_cell=begin,
-            on_progress=lambda n_done: progress.advance(bar, n_done),
-        )

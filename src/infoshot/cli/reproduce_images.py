@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from infoshot.backbones.checkpoints import open_checkpoint
-from infoshot.cli.console import progress_bar
+from infoshot.cli.console import progress_bar, say
 from infoshot.data import open_dataset
 from infoshot.errors import InvalidArgumentError
 from infoshot.features import write_features
@@ -30,6 +30,7 @@ def extracted(network: Network, out: Path) -> Path:
     """Features of the test images in the folder of the report, made if they are not there yet."""
     # Under the digest of the weights: features of another network are never overwritten.
     path = out / f"features-{network.checkpoint.digest[:8]}.safetensors"
+    say(f"extracting features of {len(network.split.records):,} images ...")
     with progress_bar("images") as progress:
         bar = progress.add_task("extracting test", total=len(network.split.records))
         table = split_features(

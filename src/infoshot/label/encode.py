@@ -69,7 +69,7 @@ def digest_files(files: Sequence[Found], n_workers: int) -> list[tuple[str, str]
 def encode_files(
     files: Sequence[Found],
     looked: Sequence[tuple[str, str]],
-    checkpoint: Checkpoint,
+    encoder: Callable[[], Checkpoint],
     how: Extraction,
     store: FeatureStore,
     *,
@@ -78,8 +78,8 @@ def encode_files(
 ) -> Encoded:
     """Features of files that :func:`digest_files` has looked at.
 
-    ``on_start`` is told how many the encoder has to see. They are kept as they come, so that an
-    interrupted run goes on where it was.
+    The encoder is asked for only if it has to see something; ``on_start`` is told how many. They
+    are kept as they come, so that an interrupted run goes on where it was.
     """
     known = store.read([digest for digest, _ in looked])
     new = {
@@ -89,14 +89,16 @@ def encode_files(
     }
     on_start(len(new))
     failures: dict[str, str] = {}
-    made = _seen(new, checkpoint, how, failures)
+    made = _seen(new, encoder(), how, failures) if new else iter(())
     while some := list(islice(made, _KEPT_AT_ONCE)):
         digests, rows = zip(*some, strict=True)
         store.add(digests, torch.stack(rows))
         known.update(some)
         on_progress(len(some))
     store.tidy()
-    features = torch.full((len(files), checkpoint.backbone.feature_dim), torch.nan)
+    if not known:
+        raise DataError("no image can be read.")
+    features = torch.full((len(files), len(next(iter(known.values())))), torch.nan)
     reasons = []
     for number, (digest, reason) in enumerate(looked):
         why = reason or failures.get(digest, "")

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -101,7 +102,9 @@ def label_folder(
     with sole_writer(place.out):
         looked = digest_files(photos, decode_workers())
         examples = _with_corrections(examples, photos, looked, corrections)
-        return _finish(request, place, checkpoint, how, examples, photos, looked, watcher)
+        facts = encoder_facts(checkpoint, how)
+        work = _Work(request, place, facts, lambda: checkpoint, watcher)
+        return work.finish(examples, photos, looked)
 
 
 def add_corrections(
@@ -133,11 +136,12 @@ def add_corrections(
     own = [example for example in before.examples if not example.given]
     examples = _with_corrections(own, photos, looked, corrections)
     place = Workplace(out=run, cache=Path(before.facts["cache"]), device=device, exports=exports)
-    checkpoint, how = open_encoder(before.request.backbone), Extraction(device=device)
+    facts = before.facts["encoder"]
+    # Not even opened if the features of all images are still there.
+    encoder = partial(_same_encoder, before.request.backbone, facts)
     with sole_writer(run):
-        finished = _finish(
-            before.request, place, checkpoint, how, examples, photos, looked, watcher
-        )
+        work = _Work(before.request, place, facts, encoder, watcher)
+        finished = work.finish(examples, photos, looked)
         write_corrections(run, corrections)
     return finished
 
@@ -231,47 +235,70 @@ def _with_corrections(
     return found
 
 
-def _finish(
-    request: Request,
-    place: Workplace,
-    checkpoint: Checkpoint,
-    how: Extraction,
-    examples: Sequence[Example],
-    photos: Sequence[Found],
-    looked: Looked,
-    watcher: Watcher,
-) -> Finished:
-    """Encode what is new, solve, and write."""
-    facts = encoder_facts(checkpoint, how)
-    store = FeatureStore(place.cache, facts)
-    start, n_new = time.perf_counter(), 0
+def _same_encoder(backbone: str, facts: Mapping[str, str]) -> Checkpoint:
+    checkpoint = open_encoder(backbone)
+    if checkpoint.digest != facts["weights_sha256"]:
+        raise DataError(f"the encoder '{backbone}' has other weights than the run was made with.")
+    return checkpoint
 
-    def begin(n: int) -> None:
-        nonlocal n_new, start
-        n_new, start = n, time.perf_counter()
-        watcher.phase("encoding", n)
 
-    files = [*(example.image for example in examples), *photos]
-    known = [*((example.digest, "") for example in examples), *looked]
-    encoded = encode_files(
-        files, known, checkpoint, how, store, on_start=begin, on_progress=watcher.advance
-    )
-    speed = n_new / (time.perf_counter() - start) if n_new else None
-    n_examples = len(examples)
-    for example, reason in zip(examples, encoded.reasons[:n_examples], strict=True):
-        if reason:
-            raise DataError(f"{example.image.path}: this example {_as_clause(reason)}.")
-    watcher.phase("solving", 0)
-    pile = Encoded(
-        encoded.features[n_examples:], encoded.digests[n_examples:], encoded.reasons[n_examples:]
-    )
-    outcome = label_photos(request, examples, encoded.features[:n_examples], photos, pile, facts)
-    watcher.phase("writing", 0)
-    warnings = warnings_of(outcome)
-    worth = worth_labelling(outcome.features, outcome.probabilities, outcome.z_sup, _WORTH)
-    write_atomically(place.out / "report.html", label_report(outcome, warnings, worth))
-    for name in place.exports:
-        labeller = f"infoshot-{__version__}-{request.method}"
-        EXPORTS[name](outcome.photos, outcome.classes, place.out / name, labeller)
-    write_run(place.out, outcome, warnings, {"cache": str(place.cache.absolute())})
-    return Finished(outcome, warnings, speed)
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is the same for a first run and for one with corrections."""
+
+    request: Request
+    place: Workplace
+    facts: Mapping[str, str]
+    encoder: Callable[[], Checkpoint]
+    watcher: Watcher
+
+    def finish(
+        self, examples: Sequence[Example], photos: Sequence[Found], looked: Looked
+    ) -> Finished:
+        """Encode what is new, solve, and write."""
+        files = [*(example.image for example in examples), *photos]
+        known = [*((example.digest, "") for example in examples), *looked]
+        encoded, speed = self._encoded(files, known)
+        n_examples = len(examples)
+        for example, reason in zip(examples, encoded.reasons[:n_examples], strict=True):
+            if reason:
+                raise DataError(f"{example.image.path}: this example {_as_clause(reason)}.")
+        self.watcher.phase("solving", 0)
+        pile = Encoded(
+            encoded.features[n_examples:],
+            encoded.digests[n_examples:],
+            encoded.reasons[n_examples:],
+        )
+        outcome = label_photos(
+            self.request, examples, encoded.features[:n_examples], photos, pile, self.facts
+        )
+        self.watcher.phase("writing", 0)
+        warnings = warnings_of(outcome)
+        self._write(outcome, warnings)
+        return Finished(outcome, warnings, speed)
+
+    def _encoded(self, files: Sequence[Found], known: Looked) -> tuple[Encoded, float | None]:
+        """Features, and how many images a second the encoder saw."""
+        store = FeatureStore(self.place.cache, self.facts)
+        how = Extraction(device=self.place.device)
+        start, n_new = time.perf_counter(), 0
+
+        def begin(n: int) -> None:
+            nonlocal n_new, start
+            n_new, start = n, time.perf_counter()
+            self.watcher.phase("encoding", n)
+
+        advance = self.watcher.advance
+        encoded = encode_files(
+            files, known, self.encoder, how, store, on_start=begin, on_progress=advance
+        )
+        return encoded, n_new / (time.perf_counter() - start) if n_new else None
+
+    def _write(self, outcome: Outcome, warnings: Sequence[str]) -> None:
+        out = self.place.out
+        worth = worth_labelling(outcome.features, outcome.probabilities, outcome.z_sup, _WORTH)
+        write_atomically(out / "report.html", label_report(outcome, warnings, worth))
+        labeller = f"infoshot-{__version__}-{self.request.method}"
+        for name in self.place.exports:
+            EXPORTS[name](outcome.photos, outcome.classes, out / name, labeller)
+        write_run(out, outcome, warnings, {"cache": str(self.place.cache.absolute())})

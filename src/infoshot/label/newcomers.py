@@ -45,7 +45,7 @@ def label_newcomers(
     encoded = encode_files(
         photos,
         looked,
-        checkpoint,
+        lambda: checkpoint,
         how,
         FeatureStore(cache, facts),
         on_start=lambda n_new: watcher.phase("encoding", n_new),

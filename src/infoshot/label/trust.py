@@ -1,8 +1,8 @@
 """How far a labelling may be trusted, told from the examples alone.
 
 Every example is once held out: solved among the photos by a solve that does not know its label.
-Examples take turns, one or more of every class at a time (never the only one of its class), and a
-thousand photos stand for all of them, so this costs a few small solves. What comes out
+Examples take turns, one or more of every class at a time (never the only one of its class), and
+five hundred photos stand for all of them, so this costs a few small solves. What comes out
 
 - estimates the accuracy, with Wilson's interval; a little low, since each solve has fewer examples;
 - calibrates the confidences: one exponent on the probabilities, chosen by their likelihood, with
@@ -23,10 +23,10 @@ from infoshot.solvers import Method, solve
 from infoshot.types import TaskBatch
 
 _TURNS = 5
-_PHOTOS = 1000
+_PHOTOS = 500
 _ENOUGH = 20
 _EXPONENTS = torch.logspace(-0.7, 0.7, 141)
-_STRANGE = 2.0  # about one in a hundred photos of the classes is beyond it
+_STRANGE = 2.5  # one to three in a hundred photos of the classes are beyond it
 _TINY = 1e-30
 
 

@@ -27,6 +27,7 @@ LOSSES: Mapping[str, Mapping[str, float]] = {
     "CE-H(Y)": {"conditional_entropy_weight": 0.0},
     "CE-H(Y)+H(Y|X)": {},
 }
+FULL_LOSS = "CE-H(Y)+H(Y|X)"
 WHOLE_NETWORK = "phi+W"
 NOT_LINEARISED = "CE-H(Y)+H(Y|X), not linearised"
 # Methods that take hundreds of gradient steps: fewer tasks on a CPU.
@@ -69,7 +70,9 @@ class Cell:
 
     @property
     def assumes(self) -> tuple[str, ...]:
-        """What the method takes for granted."""
+        """What the method takes for granted; balance only where the marginal entropy is on."""
+        if self.settings.get("marginal_entropy_weight") == 0:
+            return ()
         return METHODS[self.run].assumes
 
     def method(self) -> Method:

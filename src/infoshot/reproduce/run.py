@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from infoshot import checks
 from infoshot.benchmark import Protocol, score_cell
 from infoshot.data import TaskSpec
 from infoshot.errors import DataError
@@ -29,6 +32,12 @@ class Plan:
     n_network_tasks: int = 300
     seed: int = 0
     device: str = "cpu"
+
+    def validate(self) -> None:
+        """Raise if a number of tasks is not allowed."""
+        checks.at_least("--tasks", self.n_tasks, 1)
+        checks.at_least("--gradient-tasks", self.n_gradient_tasks, 1)
+        checks.at_least("--network-tasks", self.n_network_tasks, 1)
 
     def protocol(self, cell: Cell) -> Protocol:
         """How a cell is evaluated."""
@@ -91,17 +100,32 @@ def _planned(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> Pla
     what = (method.name, method.preparation, method.solver.settings())
     key = cell_key(protocol, source.digest, *what)
     reason = ""
-    n_classes = len(table.labels[table.labels >= 0].unique())
+    counts = table.labels[table.labels >= 0].bincount()
+    n_classes = int((counts > 0).sum())
     if method.preparation == "centred-l2" and table.base_mean is None:
         reason = "the feature file has no base_mean"
     elif cell.ways > max(5, n_classes):
         reason = f"{cell.ways} classes are needed, there are {n_classes}"
     else:
-        try:
-            protocol.validate(table, method)
-        except DataError as error:
-            raise DataError(f"{source.name}: {error}") from error
+        _check_rows(source, table, counts, cell)
+        protocol.validate(table, method)
     return PlannedCell(cell, source, protocol, key, reason)
+
+
+def _check_rows(source: Source, table: FeatureTable, counts: Tensor, cell: Cell) -> None:
+    """Raise if not even 5-way tasks of the paper can be drawn."""
+    n_classes = int((counts > 0).sum())
+    if n_classes < cell.ways:
+        raise DataError(
+            f"{source.name}: the paper's tasks have {cell.ways} classes; got {n_classes}."
+        )
+    fewest = int(counts.where(counts > 0, counts.max()).argmin())
+    needed = cell.shots + QUERIES
+    if counts[fewest] < needed:
+        raise DataError(
+            f"{source.name}: {cell.shots}-shot tasks of the paper need {needed} rows of every "
+            f"class; '{table.class_name(fewest)}' has {int(counts[fewest])}."
+        )
 
 
 def run_cells(

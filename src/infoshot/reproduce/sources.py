@@ -4,9 +4,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infoshot.checks import unknown_name
 from infoshot.errors import InvalidArgumentError
 from infoshot.features import digest, read_features
 from infoshot.types import FeatureTable
+
+DATASETS = {
+    "mini-imagenet": "mini-ImageNet",
+    "tiered-imagenet": "tiered-ImageNet",
+    "cub": "CUB",
+    "mini-to-cub": "mini-ImageNet to CUB",
+    "folder": "own images",
+}
+BACKBONES = {
+    "resnet10": "ResNet-10",
+    "resnet12": "ResNet-12",
+    "resnet18": "ResNet-18",
+    "wrn28-10": "WRN28-10",
+    "conv4": "Conv-4",
+    "efficientnet-lite0": "EfficientNet-Lite0",
+}
 
 
 @dataclass(frozen=True)
@@ -20,18 +37,26 @@ class Source:
 
 
 def read_sources(
-    paths: Sequence[Path], datasets: Sequence[str]
+    paths: Sequence[Path], datasets: Sequence[str], backbones: Sequence[str]
 ) -> list[tuple[Source, FeatureTable]]:
-    """Read the files; ``datasets`` names their data sets, or is empty: what the files say."""
-    if datasets and len(datasets) != len(paths):
-        raise InvalidArgumentError(
-            f"--dataset must be given once for each feature file; got {len(datasets)} for "
-            f"{len(paths)} files."
-        )
+    """Read the files; data sets and backbones are named for each, or not at all: they say so."""
+    for option, names, known in (
+        ("dataset", datasets, DATASETS),
+        ("backbone", backbones, BACKBONES),
+    ):
+        if names and len(names) != len(paths):
+            raise InvalidArgumentError(
+                f"--{option} must be given once for each feature file; got {len(names)} for "
+                f"{len(paths)} files."
+            )
+        for name in names:
+            if name not in known:
+                raise InvalidArgumentError(unknown_name(option, name, known))
     loaded = []
     for number, path in enumerate(paths):
         table = read_features(path)
-        known = table.provenance
-        name = datasets[number] if datasets else known.get("dataset", "")
-        loaded.append((Source(path.name, digest(path), name, known.get("backbone", "")), table))
+        said = table.provenance
+        name = datasets[number] if datasets else said.get("dataset", "")
+        backbone = backbones[number] if backbones else said.get("backbone", "")
+        loaded.append((Source(path.name, digest(path), name, backbone), table))
     return loaded

@@ -4,24 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from infoshot.benchmark.tables import with_interval
 from infoshot.report import Strong, Table
-from infoshot.reproduce.experiments import EXPERIMENTS, Cell
-from infoshot.reproduce.orderings import Accuracies, Ordering
+from infoshot.reproduce.experiments import EXPERIMENTS, FULL_LOSS, Cell
+from infoshot.reproduce.orderings import FAILS, Accuracies, Ordering
 from infoshot.reproduce.published import Published, published_rows
 from infoshot.reproduce.run import PlannedCell
+from infoshot.reproduce.sources import BACKBONES, DATASETS, Source
 from infoshot.reproduce.store import Store
-
-_BACKBONES = {
-    "resnet10": "ResNet-10",
-    "resnet12": "ResNet-12",
-    "resnet18": "ResNet-18",
-    "wrn28-10": "WRN28-10",
-}
-_DATASETS = {
-    "mini-imagenet": "mini-ImageNet",
-    "tiered-imagenet": "tiered-ImageNet",
-    "cub": "CUB",
-    "mini-to-cub": "mini-ImageNet to CUB",
-}
 
 
 def run_tables(experiment: str, planned: Sequence[PlannedCell], store: Store) -> list[Table]:
@@ -38,8 +26,8 @@ def run_tables(experiment: str, planned: Sequence[PlannedCell], store: Store) ->
         for shot in shots:
             header += [f"{shot}-shot", "published", "difference"]
         lines = [_line(name, group, shots, store) for name, group in _by_label(here).items()]
-        dataset = _DATASETS.get(source.dataset, source.dataset or "unknown data set")
-        backbone = _BACKBONES.get(source.backbone, source.backbone or "unknown backbone")
+        dataset = DATASETS.get(source.dataset, source.dataset or "unknown data set")
+        backbone = BACKBONES.get(source.backbone, source.backbone or "unknown backbone")
         caption = f"{EXPERIMENTS[experiment]}, run here on {source.name} ({dataset}, {backbone})"
         tables.append(Table(header, lines, caption, _NOTE))
     return tables
@@ -72,32 +60,38 @@ def published_table(experiment: str) -> Table:
     )
 
 
-def ordering_table(found: Iterable[Ordering]) -> Table:
+def ordering_table(found: Iterable[Ordering], features: str) -> Table:
     """What the paper finds, and whether it holds here."""
-    words = {True: "holds", False: Strong("does not hold"), None: "not run"}
     return Table(
-        ["finding of the paper", "here", "numbers"],
-        [[item.statement, words[item.holds], item.numbers] for item in found],
-        "Findings of the paper on these features",
-        "Means over the same tasks decide; where two are compared, their difference has its 95% "
-        "interval.",
+        ["finding of the paper", "here", "accuracies"],
+        [
+            [
+                item.statement,
+                Strong(item.verdict) if item.verdict == FAILS else item.verdict,
+                item.numbers,
+            ]
+            for item in found
+        ],
+        f"Findings of the paper on {features}",
+        "Compared on the same tasks; the 95% interval of the difference decides.",
     )
 
 
-def ablation_accuracies(planned: Iterable[PlannedCell], store: Store, digest: str) -> Accuracies:
-    """Accuracies of the ablation's tasks, by method, parameters, loss and shots."""
-    return {
-        (
-            item.cell.paper_method,
-            item.cell.parameters,
-            item.cell.loss,
-            item.cell.shots,
-        ): store.accuracies[item.key]
-        for item in planned
-        if item.cell.experiment == "table4"
-        and item.source.digest == digest
-        and item.key in store.rows
-    }
+def accuracies_on(planned: Iterable[PlannedCell], store: Store, source: Source) -> Accuracies:
+    """Accuracies of 5-way tasks by method, parameters, loss and shots.
+
+    The TIM of Table 1 is the full loss over W of the ablation.
+    """
+    found = {}
+    for item in planned:
+        cell = item.cell
+        if cell.ways != 5 or item.source != source or item.key not in store.rows:
+            continue
+        tasks = store.accuracies[item.key]
+        found[cell.paper_method, cell.parameters, cell.loss, cell.shots] = tasks
+        if cell.experiment == "table1" and cell.run in ("tim-adm", "tim-gd"):
+            found[cell.paper_method, "W", FULL_LOSS, cell.shots] = tasks
+    return found
 
 
 def markdown(table: Table) -> str:
@@ -145,7 +139,7 @@ def _label(cell: Cell) -> str:
 def _line(
     label: str, group: Sequence[PlannedCell], shots: Sequence[int], store: Store
 ) -> list[str]:
-    tasks = sorted({f"{item.protocol.n_tasks:,}" for item in group})
+    tasks = sorted({f"{item.protocol.n_tasks:,}" for item in group if not item.not_run})
     line = [label, ", ".join(group[0].cell.assumes) or "nothing", " / ".join(tasks)]
     by_shots = {item.cell.shots: item for item in group}
     for shot in shots:
@@ -169,12 +163,12 @@ def _numbers(item: PlannedCell, store: Store) -> list[str]:
 
 def _published_line(row: Published) -> tuple[str, ...]:
     kind = "yes" if row.transductive else "no"
-    return (row.method, _BACKBONES[row.backbone], kind, row.parameters, row.loss)
+    return (row.method, BACKBONES[row.backbone], kind, row.parameters, row.loss)
 
 
 def _column(row: Published) -> str:
     ways = "" if row.ways == 5 else f"{row.ways}-way "
-    return f"{_DATASETS[row.dataset]}\n{ways}{row.shots}-shot"
+    return f"{DATASETS[row.dataset]}\n{ways}{row.shots}-shot"
 
 
 def _printed(value: float) -> str:
@@ -187,7 +181,9 @@ def _escaped(cell: str) -> str:
 
 
 def _tex(text: str) -> str:
-    replaced = text.replace("\n", " ").replace("±", r"$\pm$").replace("->", r"$\rightarrow$")
+    replaced = text.replace("\n", " ")
     for character in "%&#_{}":
         replaced = replaced.replace(character, f"\\{character}")
+    for character, symbol in (("±", r"\pm"), ("|", r"\mid"), (">", ">"), ("<", "<")):
+        replaced = replaced.replace(character, f"${symbol}$")
     return replaced

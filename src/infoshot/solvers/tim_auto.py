@@ -10,7 +10,8 @@ suggested, below it is left to the queries. This method finds the weight for eac
    and keeps its length; the class means start shrunken, as in ``prototype.py``. Neither asks how
    frequent classes are.
 2. **Rehearse twice**, with a loose weight and with a firm one, and look how unequal the classes
-   come out: :math:`D = 1 - H(\hat p) / \log K`, 0 for equal shares and 1 for a single class.
+   come out: :math:`D = 1 - H(\hat p) / \log K`, 0 for equal shares and 1 for a single class. Of
+   more than 2,048 queries as many, evenly spaced, stand for all.
 3. **Decide.** With few examples and few queries shares come out unequal by chance, as
    :math:`\nu^2 = \frac{1}{K^2} \sum_k \frac{1}{n_k} + \frac{1}{|Q|}`, so
 
@@ -29,8 +30,8 @@ neighbours, so the two can differ.
 
 It assumes nothing about class frequencies, knows no query label and no class count. All constants
 were chosen on the validation classes of mini-ImageNet; ``docs/tim-auto.md`` has the experiments,
-also those that failed. Cost: that of 140 steps of TIM-ADM, and 4 \|Q\| \|Q\| d for the
-neighbours, which are found block by block.
+also those that failed. Cost: that of 140 steps of TIM-ADM (60 and a little for many queries), and
+2 to 4 \|Q\| \|Q\| d for the neighbours, which are found block by block.
 
 Reference: [Boudiaf2020]_ in ``objective.py`` for the solve; the decision is our own.
 """
@@ -56,6 +57,7 @@ from infoshot.types import TaskBatch
 _LOOSE, _FIRM, _SHARE_OF_LOOSE = 0.065, 0.12, 0.2
 _AT_BALANCE, _FALL, _LEAST = 0.8, 14.0, 0.04
 _EVEN, _SOMEWHAT_EVEN = 0.2, 0.08
+_REHEARSED = 2048  # queries that stand for all of them in the rehearsals, where there are more
 _GROWTH = 0.4  # of the temperature of reported probabilities, as a power of the examples per class
 _ALONE_TEMPERATURE = 100.0  # at which shrunken class means are calibrated, whatever the examples
 
@@ -118,8 +120,7 @@ class TimAuto(Solver[_AutoState]):
     def init(self, task: TaskBatch) -> _AutoState:
         """Calm the features, rehearse, decide."""
         smoothed = self._smoothed(task)
-        start = self._adm.init(smoothed)
-        start.weights = shrunken(start.weights, task, self.shrinkage)
+        start = self._started(smoothed)
         unevenness, chance = self._evidence(smoothed, start)
         log_beta = math.log(_AT_BALANCE) - _FALL * unevenness / chance
         beta = log_beta.exp_().clamp_(min=_LEAST)
@@ -195,8 +196,17 @@ class TimAuto(Solver[_AutoState]):
         z_qry = averaged_with_neighbours(task.z_qry, self.smoothing, self.n_neighbours)
         return dataclasses.replace(task, z_qry=z_qry)
 
+    def _started(self, task: TaskBatch) -> AdmState:
+        start = self._adm.init(task)
+        start.weights = shrunken(start.weights, task, self.shrinkage)
+        return start
+
     def _evidence(self, task: TaskBatch, start: AdmState) -> tuple[Tensor, Tensor]:
         """How uneven rehearsals come out, and nu, the scale of chance; both ``(task,)``."""
+        if task.n_qry > _REHEARSED:
+            some = torch.arange(_REHEARSED, device=task.z_qry.device) * task.n_qry // _REHEARSED
+            task = dataclasses.replace(task, z_qry=task.z_qry[:, some])
+            start = self._started(task)
         n_shots = class_rows(task.y_sup, task.n_way, task.z_sup.dtype).sum(-1)
         chance = n_shots.reciprocal().sum(-1).div_(task.n_way**2).add_(1 / task.n_qry).sqrt_()
         if _too_few(task):

@@ -1,0 +1,39 @@
+"""What ``infoshot reproduce`` shows while its cells run."""
+
+from collections.abc import Sequence
+
+from infoshot.cli.console import progress_bar, say
+from infoshot.reproduce.run import PlannedCell, run_cells
+from infoshot.reproduce.sources import Source
+from infoshot.reproduce.store import Store
+from infoshot.reproduce.whole_network import Network
+from infoshot.types import FeatureTable
+
+
+def run_missing(
+    planned: Sequence[PlannedCell],
+    loaded: Sequence[tuple[Source, FeatureTable]],
+    store: Store,
+    network: Network | None,
+) -> None:
+    """Run the cells that are missing, with a progress bar."""
+    missing = [item for item in planned if not item.not_run and item.key not in store.rows]
+    with progress_bar("tasks") as progress:
+        bar = progress.add_task("", total=sum(item.protocol.n_tasks for item in missing))
+
+        def begin(item: PlannedCell) -> None:
+            cell = item.cell
+            parts = (cell.experiment, cell.paper_method, cell.parameters, cell.loss)
+            name = " ".join([*filter(None, parts), f"{cell.ways}-way"])
+            progress.update(bar, description=f"{name} {cell.shots}-shot")
+            if progress.disable:
+                say(f"{name} {cell.shots}-shot ...")
+
+        run_cells(
+            planned,
+            loaded,
+            store,
+            network=network,
+            on_cell=begin,
+            on_progress=lambda n_done: progress.advance(bar, n_done),
+        )
