@@ -1,10 +1,12 @@
 """Real processes killed at random moments; the same command then ends with the same tensors.
 
-Twenty seeded moments each for a training and an extraction, spread over the time in which the
-undisturbed command works (imports aside).
+Twenty seeded moments each for a training, an extraction and a labelling, spread over the time in
+which the undisturbed command works (imports aside).
 """
 
+import csv
 import hashlib
+import json
 import os
 import random
 import signal
@@ -12,12 +14,15 @@ import subprocess
 import sys
 import time
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, load_training, save_checkpoint
 from infoshot.features import read_features
+from infoshot.label.classifier import load_classifier
+from infoshot.label.folder import CSV_COLUMNS
 from tests.image_folders import make_folders
 
 pytestmark = pytest.mark.slow
@@ -26,7 +31,7 @@ N_MOMENTS = 20
 COMMAND = """
 import sys
 from infoshot.cli.app import app
-import torch._dynamo, matplotlib.figure, infoshot.training
+import torch._dynamo, matplotlib.figure, infoshot.training, pyarrow.parquet
 print("ready", flush=True)
 app(args=sys.argv[1:])
 """
@@ -123,4 +128,59 @@ def test_killed_extraction_ends_with_the_same_file(tmp_path):
             read_features(path)
         _finish(arguments)
         assert (folder / "f.safetensors").read_bytes() == whole.read_bytes()
+    assert at_work >= N_MOMENTS // 2
+
+
+def _check_label_files(folder, n_photos):
+    """Whatever is under a final name is whole."""
+    run = folder / "run"
+    if (run / "labels.csv").exists():
+        with (run / "labels.csv").open(newline="") as file:
+            lines = list(csv.reader(file))
+        assert len(lines) == n_photos + 1
+        assert all(len(line) == len(CSV_COLUMNS) for line in lines)
+    if (run / "labels.parquet").exists():
+        assert pq.read_table(run / "labels.parquet").num_rows == n_photos
+    if (run / "classifier.safetensors").exists():
+        load_classifier(run / "classifier.safetensors")
+    if (run / "run.json").exists():
+        assert json.loads((run / "run.json").read_text())["counts"]["photos"] == n_photos
+    if (run / "report.html").exists():
+        assert (run / "report.html").read_text().endswith("</html>\n")
+    if (run / "imagefolder").exists():
+        exported = [path for path in (run / "imagefolder").glob("*/*") if path.is_file()]
+        assert len(exported) == n_photos
+    for part in (folder / "cache").rglob("part-*.safetensors"):
+        assert part.stem.endswith(hashlib.sha256(part.read_bytes()).hexdigest()[:32])
+
+
+def test_killed_labelling_ends_with_the_same_labels(tmp_path):
+    make_folders(tmp_path, 130, size=(60, 60), splits={"all": "abc"})
+    for path in sorted((tmp_path / "all").glob("*/*.png")):
+        example = tmp_path / "examples" / path.parent.name / path.name
+        photo = tmp_path / "photos" / f"{path.parent.name}{path.name}"
+        target = example if int(path.stem) < 8 else photo
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    torch.manual_seed(0)
+    save_checkpoint(tmp_path / "checkpoint", "conv4", make_backbone("conv4").state_dict())
+    n_photos = len(list((tmp_path / "photos").iterdir()))
+
+    def command(folder):
+        return ["label", tmp_path / "examples", tmp_path / "photos", "--out", folder / "run",
+                "--backbone", tmp_path / "checkpoint", "--cache", folder / "cache",
+                "--export", "imagefolder", "--device", "cpu"]  # fmt: skip
+
+    whole = tmp_path / "undisturbed"
+    seconds, _ = _finish(command(whole))
+    at_work = 0
+    for number, moment in enumerate(_moments(seconds)):
+        folder = tmp_path / str(number)
+        at_work += _kill_after(command(folder), moment)
+        _check_label_files(folder, n_photos)
+        _finish(command(folder))
+        _check_label_files(folder, n_photos)
+        for name in ("labels.csv", "labels.parquet", "classifier.safetensors", "report.html"):
+            assert (folder / "run" / name).read_bytes() == (whole / "run" / name).read_bytes()
+        assert not list(folder.rglob("*.part"))
     assert at_work >= N_MOMENTS // 2
