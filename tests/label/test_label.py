@@ -121,6 +121,38 @@ def test_corrections_become_examples(copy, made, tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
+def test_examples_can_be_corrected_and_named_by_their_file(copy, made, tmp_path, monkeypatch):
+    monkeypatch.chdir(made)
+    (tmp_path / "c.csv").write_text("path,label\nexamples/cat/3.png,dog\nphotos/eel8.png,eel\n")
+    result = run("label", "--add", tmp_path / "c.csv", copy)
+    assert result.exit_code == 0, result.output
+    facts = json.loads((copy / "run.json").read_text())
+    assert facts["counts"]["examples"] == 22
+    example = next(e for e in facts["examples"] if e["path"].endswith("cat/3.png"))
+    assert (example["label"], example["given"]) == ("dog", False)
+    lines = {Path(line["path"]).name: line for line in rows(copy / "labels.csv")}
+    assert lines["eel8.png"]["reason"] == "given"
+
+
+def test_a_correction_that_cannot_be_used_is_forgotten(copy, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    (tmp_path / "c.csv").write_text(f"path,label\n{tmp_path / 'broken.png'},cat\n")
+    result = run("label", "--add", tmp_path / "c.csv", copy)
+    assert result.exit_code == 2
+    assert "this example cannot be used (not an image" in result.stderr
+    assert not (copy / "corrections.csv").exists()
+
+
+def test_force_forgets_corrections_of_the_run_that_it_replaces(label, copy, made, tmp_path):
+    (tmp_path / "c.csv").write_text(f"path,label\n{made / 'photos' / 'cat7.png'},eel\n")
+    assert run("label", "--add", tmp_path / "c.csv", copy).exit_code == 0
+    assert label(copy).exit_code == 0  # the same run: kept
+    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 22
+    assert label(copy, "--method", "prototype", "--force").exit_code == 0
+    assert label(copy, "--method", "prototype").exit_code == 0
+    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 21
+
+
 def test_a_correction_of_no_photo_is_named(copy, tmp_path):
     before = (copy / "labels.csv").read_bytes()
     (tmp_path / "c.csv").write_text("path,label\nnothing.png,cat\n")
@@ -260,3 +292,25 @@ def test_audit_and_friends_want_a_finished_run(tmp_path):
         result = run(command, tmp_path)
         assert result.exit_code == 2
         assert "there is no finished run of 'infoshot label' in it" in result.stderr
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_report_is_readable_in_a_browser(finished, browser, width):
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    troubles = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto((finished / "report.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    headings = page.locator("h2").all_inner_texts()
+    assert {"Result", "How far to trust it", "What to label next", "In doubt", "Classes"} <= set(
+        headings
+    )
+    pictures = page.locator(".gallery img")
+    assert pictures.count() > 30
+    assert all(pictures.nth(i).get_attribute("alt") for i in range(5))
+    assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+    bars = page.locator(".bars").first.locator(".bar")
+    assert [bar.split("\n")[0] for bar in bars.all_inner_texts()] == ["cat", "dog", "eel"]
+    assert not troubles
+    page.close()

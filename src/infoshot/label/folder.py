@@ -19,7 +19,7 @@ from typing import Any
 from infoshot.atomic import write_atomically
 from infoshot.environment import environment
 from infoshot.errors import DataError
-from infoshot.label.find import Found, printable
+from infoshot.label.find import Found
 from infoshot.label.photo import PhotoLabel
 from infoshot.label.run import Example, Outcome, Request
 from infoshot.label.sheets import csv_text, read_csv
@@ -116,7 +116,10 @@ def read_corrections(folder: Path) -> dict[str, str]:
 
 
 def write_corrections(folder: Path, corrections: Mapping[str, str]) -> None:
-    """Keep the labels that were given."""
+    """Keep the labels that were given; no file if there are none."""
+    if not corrections:
+        (folder / "corrections.csv").unlink(missing_ok=True)
+        return
     write_atomically(folder / "corrections.csv", csv_text(("path", "label"), corrections.items()))
 
 
@@ -205,13 +208,16 @@ def _facts(outcome: Outcome, warnings: Sequence[str], more: Mapping[str, Any]) -
     }
 
 
-def same_path(path: str, photos: Sequence[PhotoLabel]) -> int | None:
-    """Number of the photo that a user means by this path, as labels.csv has it or as a file."""
-    for number, photo in enumerate(photos):
-        if path == photo.path:
-            return number
-    wanted = Path(path).absolute()
-    for number, photo in enumerate(photos):
-        if wanted == photo.file.absolute() or path == printable(photo.file):
-            return number
-    return None
+def name_in_run(image: Found, known: Sequence[PhotoLabel | Found]) -> str:
+    """What the run calls an image that a user names, as labels.csv has it or as a file.
+
+    Its absolute path if the run does not know it.
+    """
+    for own in known:
+        if image.path == own.path:
+            return own.path
+    wanted = image.file.absolute()
+    for own in known:
+        if wanted == own.file.absolute():
+            return own.path
+    return str(wanted)

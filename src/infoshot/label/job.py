@@ -15,7 +15,7 @@ from infoshot.atomic import make_folder, sole_writer, write_atomically
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.backbones.encoders import open_encoder
 from infoshot.data.decoding import decode_workers
-from infoshot.errors import DataError
+from infoshot.errors import DataError, InfoshotError
 from infoshot.features.extract import Extraction
 from infoshot.features.store import FeatureStore
 from infoshot.label.encode import Encoded, digest_files, encode_files, encoder_facts
@@ -23,13 +23,14 @@ from infoshot.label.exports import EXPORTS
 from infoshot.label.find import Found, find_examples, find_photos, read_labels
 from infoshot.label.folder import (
     FinishedRun,
+    name_in_run,
     read_corrections,
     read_request,
     read_run,
-    same_path,
     write_corrections,
     write_run,
 )
+from infoshot.label.photo import PhotoLabel
 from infoshot.label.report import label_report
 from infoshot.label.run import Example, Outcome, Request, label_photos
 from infoshot.label.suggest import worth_labelling
@@ -103,6 +104,7 @@ def label_folder(
         looked = digest_files(photos, decode_workers())
         examples = _with_corrections(examples, photos, looked, corrections)
         facts = encoder_facts(checkpoint, how)
+        write_corrections(place.out, corrections)
         work = _Work(request, place, facts, lambda: checkpoint, watcher)
         return work.finish(examples, photos, looked)
 
@@ -123,11 +125,11 @@ def add_corrections(
         If there is no finished run, or a correction names no photo.
     """
     before = read_run(run)
-    corrections = read_corrections(run)
-    for image, label in read_labels(given):
-        number = same_path(image.path, before.photos)
-        path = before.photos[number].path if number is not None else str(image.file.absolute())
-        corrections[path] = label
+    earlier = read_corrections(run)
+    known: list[PhotoLabel | Found] = [*before.photos]
+    known += [example.image for example in before.examples]
+    new = {name_in_run(image, known): label for image, label in read_labels(given)}
+    corrections = {**earlier, **new}
     photos = [Found(photo.path, photo.file) for photo in before.photos]
     looked = [
         (digest, photo.reason if photo.status == "unreadable" else "")
@@ -140,10 +142,14 @@ def add_corrections(
     # Not even opened if the features of all images are still there.
     encoder = partial(_same_encoder, before.request.backbone, facts)
     with sole_writer(run):
-        work = _Work(before.request, place, facts, encoder, watcher)
-        finished = work.finish(examples, photos, looked)
-        write_corrections(run, corrections)
-    return finished
+        write_corrections(run, corrections)  # first, so that a killed run takes them in next time
+        try:
+            return _Work(before.request, place, facts, encoder, watcher).finish(
+                examples, photos, looked
+            )
+        except InfoshotError:
+            write_corrections(run, earlier)
+            raise
 
 
 def known_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
