@@ -65,8 +65,10 @@ def _trust(outcome: Outcome) -> list[Part]:
         share, low, high = held.accuracy()
         sentences.append(
             f"Each of {len(held)} examples was labelled once as if it were a photo: {share:.0%} "
-            f"came out right (95% interval {low:.0%} to {high:.0%}). Photos come out as well if "
-            "they look like the examples; infoshot audit draws some of them to check by hand."
+            f"came out right (95% interval {low:.0%} to {high:.0%}). Each was labelled with fewer "
+            "examples than the photos were, so this is cautious, the more so the fewer examples "
+            "there are; and it tells of photos that look like the examples. infoshot audit draws "
+            "photos to check by hand."
         )
     else:
         sentences.append("One example per class: none could be held out to estimate the accuracy.")
