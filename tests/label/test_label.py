@@ -134,6 +134,14 @@ def test_examples_can_be_corrected_and_named_by_their_file(copy, made, tmp_path,
     assert lines["eel8.png"]["reason"] == "given"
 
 
+@pytest.mark.parametrize("more", [("--threshold", 0.9), ("--method", "prototype"), ("--force",)])
+def test_a_run_is_solved_again_as_it_was_asked_for(more, copy, tmp_path):
+    (tmp_path / "c.csv").write_text("path,label\nx.png,cat\n")
+    result = run("label", "--add", tmp_path / "c.csv", copy, *more)
+    assert result.exit_code == 2
+    assert "no options but --export and --device" in result.stderr
+
+
 def test_a_correction_that_cannot_be_used_is_forgotten(copy, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     (tmp_path / "c.csv").write_text(f"path,label\n{tmp_path / 'broken.png'},cat\n")

@@ -13,6 +13,8 @@ from infoshot.label.exports import EXPORTS
 from infoshot.label.job import Workplace, add_corrections, default_cache, label_folder
 from infoshot.memory import keep_freed_memory
 
+_BACKBONE, _THRESHOLD = "efficientnet-lite0", 0.5
+
 
 def label(
     examples: Annotated[
@@ -34,14 +36,16 @@ def label(
         typer.Option(
             help="efficientnet-lite0, folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE."
         ),
-    ] = "efficientnet-lite0",
+    ] = _BACKBONE,
     method: Annotated[
         str | None, typer.Option(help="See 'infoshot methods'; default: tim-auto.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting: temperature=10.")
     ] = None,
-    threshold: Annotated[float, typer.Option(help="Confidence below which it is unsure.")] = 0.5,
+    threshold: Annotated[
+        float, typer.Option(help="Confidence below which it is unsure.")
+    ] = _THRESHOLD,
     reject_outliers: Annotated[
         bool, typer.Option("--reject-outliers", help="No label for photos unlike every class.")
     ] = False,
@@ -73,8 +77,12 @@ def label(
     where, exports = given.device_or_default(device), tuple(export or ())
     with watched() as watcher:
         if add is not None:
-            if photos is not None or out is not None:
-                raise InvalidArgumentError("--add takes the folder of a finished run, no more.")
+            asked = (photos, out, method, settings, prior, cache, force, reject_outliers)
+            if any(asked) or threshold != _THRESHOLD or backbone != _BACKBONE:
+                raise InvalidArgumentError(
+                    "--add solves a finished run again as it was asked for: give its folder, and "
+                    "no options but --export and --device."
+                )
             out = examples
             done = add_corrections(out, add, device=where, exports=exports, watcher=watcher)
         else:

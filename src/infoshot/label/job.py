@@ -94,6 +94,7 @@ def label_folder(
     corrections = _corrections_of_same_run(place.out, request, force=force)
     inside = [place.out, Path(request.examples), *(image.file for _, image in labelled)]
     photos = find_photos(Path(request.photos), without=inside)
+    watcher.phase("opening the encoder", 0)
     checkpoint = open_encoder(request.backbone)
     how = Extraction(device=place.device)
     how.sizes(checkpoint)
