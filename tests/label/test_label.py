@@ -222,6 +222,17 @@ def test_newcomers_get_the_labels_their_class_has(finished, made, tmp_path):
     assert {**line, "path": ""} == {**expected, "path": ""}
 
 
+def test_an_encoder_is_found_from_another_folder(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(made)
+    out = tmp_path / "r"
+    assert run("label", "examples", "photos", "--out", out, "--backbone", "weights").exit_code == 0
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INFOSHOT_CACHE", str(tmp_path / "empty"))
+    result = run("predict", out / "classifier.safetensors", made / "photos")
+    assert result.exit_code == 0, result.output
+    assert len(rows(tmp_path / "predictions.csv")) == 60
+
+
 def test_classifier_of_something_else_is_refused(made, tmp_path):
     (tmp_path / "c.safetensors").write_bytes(b"text")
     result = run("predict", tmp_path / "c.safetensors", made / "photos")

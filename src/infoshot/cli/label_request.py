@@ -34,7 +34,7 @@ def label_request(
     return Request(
         examples=str(examples),
         photos=str(photos),
-        backbone=backbone,
+        backbone=_absolute(backbone),
         method=chosen.name,
         settings=chosen.solver.settings(),
         threshold=threshold,
@@ -78,6 +78,14 @@ def print_finished(done: Finished, out: Path) -> None:
     if outcome.note:
         console.print(outcome.note, soft_wrap=True)
     console.print(f"Look at {out / 'report.html'}; labels: {out / 'labels.csv'}", soft_wrap=True)
+
+
+def _absolute(backbone: str) -> str:
+    """The encoder, so that it is found from another folder too."""
+    kind, colon, name = backbone.partition(":")
+    if colon and kind in ("hf", "onnx"):
+        return f"{kind}:{Path(name).absolute()}" if Path(name).exists() else backbone
+    return str(Path(backbone).absolute()) if Path(backbone).exists() else backbone
 
 
 def _prior(given: str) -> dict[str, float]:
