@@ -1,4 +1,5 @@
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,17 @@ def test_many_small_parts_become_one_that_holds_all(store):
     assert all(torch.equal(known[d], f) for d, f in zip(digests(*range(40)), features, strict=True))
     store.tidy()
     assert len(parts(store)) == 1
+
+
+def test_what_killed_writers_left_goes_unless_it_is_fresh(store):
+    store.add(digests(1), torch.zeros(1, 5))
+    fresh, old = (store.folder / f".part-{name}.safetensors.0.part" for name in ("a", "b"))
+    fresh.write_bytes(b"half")
+    old.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    store.tidy()
+    assert fresh.exists()
+    assert not old.exists()
 
 
 def test_a_tidying_that_is_cut_off_loses_nothing(store, monkeypatch):

@@ -8,6 +8,7 @@ change; losing one only means that its images are seen again.
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from infoshot.atomic import make_folder, write_atomically
 from infoshot.features.cache import cache_key
 
 _MANY_PARTS = 8
+_LONG_AGO = 3600.0  # seconds; younger ones may be of a process that is writing now
 _LARGE = 2**27  # parts that hold as many bytes are not merged any more
 
 
@@ -55,7 +57,10 @@ class FeatureStore:
         self._write(digests, features)
 
     def tidy(self) -> None:
-        """Make one part of many small ones."""
+        """Make one part of many small ones, and clear away what killed writers left long ago."""
+        for leftover in self.folder.glob(".*.part"):
+            if time.time() - leftover.stat().st_mtime > _LONG_AGO:
+                leftover.unlink(missing_ok=True)
         small = [
             path for path in self.folder.glob("part-*.safetensors") if path.stat().st_size < _LARGE
         ]
