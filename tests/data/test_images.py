@@ -106,3 +106,19 @@ def test_sideways_photos_are_turned_upright(tmp_path):
     exif[0x0112] = 6  # the camera was turned: to be shown rotated by 270 degrees
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "a.png", exif=exif)
     np.testing.assert_array_equal(FileLocation(tmp_path / "a.png").pixels(), RGB)
+
+
+def test_large_jpegs_may_come_smaller_but_never_too_small():
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize((1600, 1200), Image.Resampling.BICUBIC)
+    encoded = {}
+    for kind in ("JPEG", "PNG"):
+        stream = io.BytesIO()
+        image.save(stream, kind)
+        encoded[kind] = stream.getvalue()
+    assert decode(encoded["JPEG"], "").shape == (1200, 1600, 3)
+    assert decode(encoded["JPEG"], "", at_least=256).shape == (300, 400, 3)
+    assert decode(encoded["JPEG"], "", at_least=700).shape == (1200, 1600, 3)
+    assert decode(encoded["PNG"], "", at_least=256).shape == (1200, 1600, 3)
+    small = np.asarray(image.resize((400, 300), Image.Resampling.BOX), dtype=float)
+    assert np.abs(decode(encoded["JPEG"], "", at_least=256) - small).mean() < 4

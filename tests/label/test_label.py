@@ -32,7 +32,7 @@ def _no_encoding(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("the encoder saw an image")
 
-    monkeypatch.setattr("infoshot.label.encode.encode", fail)
+    monkeypatch.setattr("infoshot.features.extract.encode", fail)
 
 
 def test_photos_get_the_label_of_their_class(finished, made):

@@ -91,6 +91,20 @@ def test_too_few_images_are_said_before_any_work(given, tmp_path, embedded):
     assert not (tmp_path / "r").exists()
 
 
+def test_nothing_is_extracted_from_too_few_images(given, tmp_path, monkeypatch):
+    few = make_folders(tmp_path / "few", 8, splits={"train": "ab", "val": "cd", "test": "efghi"})
+
+    def fail(*_, **__):
+        raise AssertionError("extracted")
+
+    monkeypatch.setattr("infoshot.cli.reproduce_images.split_features", fail)
+    arguments = (*given[:2], "--root", few, *given[4:], "--only", "table1")
+    result = run(*arguments, "--out", tmp_path / "r", *SMALL)
+    assert result.exit_code == 2
+    assert "n_shot + n_query must be at most 8" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
 def test_features_of_another_network_are_no_comparison(given, tmp_path):
     result = run(*given, "--features", default_features_path(), "--out", tmp_path / "r", *SMALL)
     assert result.exit_code == 2

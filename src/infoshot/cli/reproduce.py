@@ -15,7 +15,7 @@ from infoshot.features import default_features_path
 from infoshot.reproduce.experiments import EXPERIMENTS
 from infoshot.reproduce.extras import add_convergence, add_run_times
 from infoshot.reproduce.render import write_report
-from infoshot.reproduce.run import Plan, plan_cells
+from infoshot.reproduce.run import Plan, check_images, plan_cells
 from infoshot.reproduce.sources import read_sources
 from infoshot.reproduce.store import Store
 
@@ -79,14 +79,16 @@ def reproduce(
     network = open_network(checkpoint, root, dataset[0] if dataset else None, device)
     paths = features or ([] if network else [default_features_path()])
     given = read_sources(paths, dataset or [], backbone or []) if paths else []
-    plan_cells(plan, given, network)  # says what does not fit before anything is written
+    if network:
+        check_images(plan, network)
+    planned = plan_cells(plan, given, network)
     make_folder(out)
     check_outputs(features or [], [out / "results.json"])
     with sole_writer(out):
         loaded = given
         if network and not given:
             loaded = read_sources([extracted(network, out)], dataset or [], backbone or [])
-        planned = plan_cells(plan, loaded, network)
+            planned = plan_cells(plan, loaded, network)
         store = Store(out, [source for source, _ in loaded])
         store.read()
         run_missing(planned, loaded, store, network)

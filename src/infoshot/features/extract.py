@@ -21,7 +21,7 @@ from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.data.datasets import ImageSplit
 from infoshot.data.decoded import channels_first, published_crop
 from infoshot.data.decoding import decode_workers, map_images
-from infoshot.data.images import ImageRecord
+from infoshot.data.images import Pixels
 from infoshot.data.transforms import network_input
 from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
 from infoshot.errors import DataError, InvalidArgumentError
@@ -126,23 +126,44 @@ def extract_features(
     DataError
         If an image cannot be decoded; the sentence names it.
     """
+    chunks = chunk_ranges(len(split.records), how.images_per_pass())
+    own = [split.records[number] for chunk in shard_chunks(chunks, ranks) for number in chunk]
+    resize, crop = how.sizes(checkpoint)
+    crop_of = partial(published_crop, resize=resize, crop=crop)
+    features = [torch.empty(0, checkpoint.backbone.feature_dim)]
+    for rows in encoded_batches(map_images(crop_of, own, how.n_workers), checkpoint, how):
+        features.append(rows)
+        on_progress(len(rows))
+    return gather_chunks(torch.cat(features), chunks, ranks).clone()
+
+
+def encoded_batches(
+    crops: Iterator[Pixels], checkpoint: Checkpoint, how: Extraction
+) -> Iterator[Tensor]:
+    """Features of crops as they come, batch after batch, each ``(image, feature_dim)`` on the CPU.
+
+    Raises
+    ------
+    DataError
+        If features are not finite.
+    """
     # With the channels last convolutions are several times faster, on CPUs and on GPUs.
     backbone = checkpoint.backbone.eval()
     backbone.to(device=torch.device(how.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
-    chunks = chunk_ranges(len(split.records), how.images_per_pass())
-    features = [torch.empty(0, backbone.feature_dim)]
-    # Whole float32 products: features are made once, and should not depend on the device.
-    precise = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-    with torch.inference_mode(), precise:
-        for images, n_real in _batches(split.records, shard_chunks(chunks, ranks), checkpoint, how):
-            features.append(encode(backbone, images.to(how.device))[:n_real].cpu())
-            on_progress(n_real)
-    whole = gather_chunks(torch.cat(features), chunks, ranks).clone()
-    if not whole.isfinite().all():
-        raise DataError(
-            f"the weights of this {checkpoint.backbone_name} give features that are not finite."
-        )
-    return whole
+    n_pass = how.images_per_pass()
+    while batch := list(islice(crops, n_pass)):
+        images = channels_first(np.stack(batch))
+        padding = images.new_zeros(n_pass - len(images), *images.shape[1:])
+        # Whole float32 products: features are made once, and should not depend on the device.
+        precise = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+        with torch.inference_mode(), precise:
+            rows = encode(backbone, torch.cat((images, padding)).to(how.device))[: len(images)]
+            rows = rows.cpu()
+        if not rows.isfinite().all():
+            raise DataError(
+                f"the weights of this {checkpoint.backbone_name} give features that are not finite."
+            )
+        yield rows.clone()  # an ordinary tensor, outside of inference
 
 
 def encode(backbone: Backbone, images: Tensor) -> Tensor:
@@ -178,17 +199,3 @@ def feature_table(
     """Features with the labels and class names of their split."""
     labels = torch.tensor(split.labels)
     return FeatureTable(features, labels, base_mean, tuple(split.class_names), about)
-
-
-def _batches(
-    records: list[ImageRecord], chunks: list[range], checkpoint: Checkpoint, how: Extraction
-) -> Iterator[tuple[Tensor, int]]:
-    """Batches of equal size as uint8, and how many of each are real; decoded a little ahead."""
-    resize, crop = how.sizes(checkpoint)
-    crop_of = partial(published_crop, resize=resize, crop=crop)
-    own = [records[number] for chunk in chunks for number in chunk]
-    crops = map_images(crop_of, own, how.n_workers)
-    for chunk in chunks:
-        images = channels_first(np.stack(list(islice(crops, len(chunk)))))
-        padding = images.new_zeros(how.images_per_pass() - len(images), *images.shape[1:])
-        yield torch.cat((images, padding)), len(images)

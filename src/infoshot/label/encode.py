@@ -1,6 +1,7 @@
 """Features of image files: each read, digested, and seen by the encoder unless it was before."""
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,12 +13,11 @@ import torch
 from torch import Tensor
 
 from infoshot.backbones.checkpoints import Checkpoint
-from infoshot.data.decoded import channels_first
 from infoshot.data.decoding import map_images
 from infoshot.data.images import FileLocation, ImageRecord, Pixels, decode
 from infoshot.data.transforms import resize_and_crop
 from infoshot.errors import DataError
-from infoshot.features.extract import Extraction, encode
+from infoshot.features.extract import Extraction, encoded_batches
 from infoshot.features.store import FeatureStore
 from infoshot.label.find import Found
 from infoshot.version import __version__
@@ -115,27 +115,19 @@ def _seen(
 ) -> Iterator[tuple[str, Tensor]]:
     """Digest and features of every file that decodes; reasons of others go into ``failures``."""
     resize, crop = how.sizes(checkpoint)
-    backbone = checkpoint.backbone.eval()
-    backbone.to(device=torch.device(how.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
     places = [FileLocation(found.file) for found in files.values()]
     records = [ImageRecord("", place.name, place) for place in places]
     work = partial(_digest_and_crop, resize=resize, crop=crop)
-    crops = _decoded(map_images(work, records, how.n_workers), files, failures)
-    n_pass = how.images_per_pass()
-    while batch := list(islice(crops, n_pass)):
-        digests, pixels = zip(*batch, strict=True)
-        images = channels_first(np.stack(pixels))
-        # Always as many, so that features do not depend on what else there is to see.
-        padding = images.new_zeros(n_pass - len(images), *images.shape[1:])
-        precise = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-        with torch.inference_mode(), precise:
-            features = encode(backbone, torch.cat((images, padding)).to(how.device))
-        rows = features[: len(digests)].cpu().clone()
-        if not rows.isfinite().all():
-            raise DataError(
-                f"the weights of this {checkpoint.backbone_name} give features that are not finite."
-            )
-        yield from zip(digests, rows, strict=True)
+    digests: deque[str] = deque()
+
+    def crops() -> Iterator[Pixels]:
+        results = map_images(work, records, how.n_workers)
+        for digest, pixels in _decoded(results, files, failures):
+            digests.append(digest)
+            yield pixels
+
+    for rows in encoded_batches(crops(), checkpoint, how):
+        yield from ((digests.popleft(), row) for row in rows)
 
 
 def _decoded(

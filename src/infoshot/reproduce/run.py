@@ -85,13 +85,21 @@ def plan_cells(
     return planned
 
 
+def check_images(plan: Plan, network: Network) -> None:
+    """Raise, before anything is extracted, if 5-way tasks cannot be drawn from the images."""
+    for experiment in plan.experiments:
+        for cell in cells(experiment):
+            if cell.ways == 5:
+                network.validate(plan.protocol(cell))
+
+
 def _planned_network(
     plan: Plan, cell: Cell, source: Source, table: FeatureTable, network: Network | None
 ) -> PlannedCell:
     protocol = plan.protocol(cell)
     if network is None:
         return PlannedCell(cell, source, protocol, "", "needs images (--checkpoint and --root)")
-    network.validate(protocol, table)
+    network.check_features(table)
     return PlannedCell(cell, source, protocol, network.key(cell, protocol))
 
 

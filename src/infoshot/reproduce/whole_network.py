@@ -9,7 +9,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from infoshot import checks
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.benchmark import Protocol
 from infoshot.benchmark.convergence import Curve
@@ -39,18 +38,17 @@ class Network:
         """Digest of all that the numbers of a cell depend on."""
         return cell_key(protocol, self.about, dataclasses.asdict(_setting(cell)))
 
-    def validate(self, protocol: Protocol, features: FeatureTable) -> None:
-        """Raise, before any work, if the tasks cannot be drawn from the images.
-
-        Or if the features they are compared with say that they are of another network.
-        """
+    def check_features(self, features: FeatureTable) -> None:
+        """Raise if the features it is compared with say that they are of another network."""
         weights = self.checkpoint.digest
         if features.provenance.get("weights_sha256", weights) != weights:
             raise DataError(
                 "the features are of another network than --checkpoint; leave --features out to "
                 "compare with features of its own."
             )
-        checks.at_least("n_tasks", protocol.n_tasks, 1)
+
+    def validate(self, protocol: Protocol) -> None:
+        """Raise, before any work, if the tasks cannot be drawn from the images."""
         labels = torch.tensor(self.split.labels)
         nothing = torch.empty(len(labels), 0)
         names = tuple(self.split.class_names)
