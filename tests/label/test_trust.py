@@ -65,6 +65,13 @@ def test_each_example_is_held_out_once_unless_it_is_alone():
     assert found.accuracy()[0] == 1.0
 
 
+def test_examples_that_are_held_out_do_not_give_themselves_away():
+    generator = torch.Generator().manual_seed(0)
+    z = torch.nn.functional.normalize(torch.randn(160, 64, generator=generator), dim=-1)
+    found = hold_out(METHODS["prototype"], z[:100], torch.arange(100) % 4, z[100:], 4)
+    assert found.accuracy()[0] < 0.5  # nothing to learn: one in four by chance
+
+
 def test_a_mislabelled_example_comes_out_as_what_it_is():
     generator = torch.Generator().manual_seed(0)
     centres = torch.nn.functional.normalize(torch.randn(3, 16, generator=generator), dim=-1)
