@@ -2,70 +2,73 @@
 
 python -m perf.label_grid [results/label_grid.json]
 
-Every setting runs in processes of its own: one with all cores, or one per core with one thread. The
-default of ``infoshot label`` must be within 20 % of the best.
+Every setting runs in a process of its own: ``lanes`` batches at a time, each by ``threads`` cores,
+or in one process per lane. The default of ``infoshot label`` must be within 20 % of the best.
 """
 
 import json
 import multiprocessing
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 from infoshot.environment import environment
 
 BATCHES = (4, 8, 16, 32, 64)
 SECONDS = 4.0
-DEFAULT = {"processes": 1, "threads": 2, "batch": 8, "channels_last": True}
+DEFAULT = {"processes": 1, "lanes": 2, "threads": 1, "batch": 8, "channels_last": True}
 
 
-def images_per_second(threads, batch, channels_last):
+def images_per_second(lanes, threads, batch, channels_last):
     """Of one process, after a warm-up."""
     import torch
 
     from infoshot.backbones.registry import pretrained_backbone
     from infoshot.features.extract import prepared_images
+    from infoshot.memory import keep_freed_memory
+
+    keep_freed_memory()  # as the command does
 
     torch.set_num_threads(threads)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     backbone = pretrained_backbone("efficientnet-lite0").to(memory_format=layout)
     crop = backbone.input_spec.crop
     images = torch.randint(0, 256, (batch, 3, crop, crop), dtype=torch.uint8)
-    n_seen = 0
-    with torch.inference_mode():
-        for _ in range(3):
-            backbone(prepared_images(images, backbone.input_spec).contiguous(memory_format=layout))
-        start = time.perf_counter()
-        while time.perf_counter() - start < SECONDS:
+
+    @torch.inference_mode()
+    def see(stop):
+        torch.set_num_threads(threads)
+        n_seen = 0
+        while n_seen < 3 * batch or time.perf_counter() < stop:
             x = prepared_images(images, backbone.input_spec).contiguous(memory_format=layout)
             backbone(x)
             n_seen += batch
+        return n_seen
+
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(see, [0.0] * lanes))
+        start = time.perf_counter()
+        n_seen = sum(pool.map(see, [start + SECONDS] * lanes))
         return n_seen / (time.perf_counter() - start)
 
 
-def run(processes, threads, batch, channels_last):
+def run(processes, lanes, threads, batch, channels_last):
     context = multiprocessing.get_context("spawn")
+    setting = {"lanes": lanes, "threads": threads, "batch": batch, "channels_last": channels_last}
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures = [
-            pool.submit(images_per_second, threads, batch, channels_last) for _ in range(processes)
-        ]
+        futures = [pool.submit(images_per_second, **setting) for _ in range(processes)]
         speed = sum(future.result() for future in futures)
-    setting = {
-        "processes": processes,
-        "threads": threads,
-        "batch": batch,
-        "channels_last": channels_last,
-    }
-    print(setting, f"{speed:.1f} images/s", flush=True)
-    return {**setting, "images_per_second": round(speed, 1)}
+    row = {"processes": processes, **setting, "images_per_second": round(speed, 1)}
+    print(row, flush=True)
+    return row
 
 
 def main():
     conditions = environment()
     rows = [
-        run(processes, threads, batch, channels_last)
-        for processes, threads in ((1, 1), (1, 2), (2, 1))
+        run(processes, lanes, threads, batch, channels_last)
+        for processes, lanes, threads in ((1, 1, 1), (1, 1, 2), (1, 2, 1), (2, 1, 1))
         for channels_last in (True, False)
         for batch in (BATCHES if channels_last else BATCHES[1::2])
     ]

@@ -6,10 +6,10 @@ Python's lock inside its operations, so threads are enough.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -32,23 +32,29 @@ def chunk_ranges(n_items: int, chunk_size: int) -> list[range]:
 
 
 def map_chunks(
-    work: Callable[[Chunk], Result], chunks: Sequence[Chunk], n_threads: int
+    work: Callable[[Chunk], Result],
+    chunks: Iterable[Chunk],
+    n_threads: int,
+    *,
+    split_single: bool = True,
 ) -> Iterator[Result]:
-    """Apply ``work`` to every chunk and yield the results in order.
+    """Apply ``work`` to every chunk and yield the results in order; chunks are made as needed.
 
     Several chunks run on one core each, ``n_threads`` of them at a time; a single chunk may use
-    ``n_threads`` cores itself. So the results depend on the chunks, not on the number of threads,
-    but for the rounding of a single chunk.
+    ``n_threads`` cores itself, unless ``split_single`` is false. So the results depend on the
+    chunks, not on the number of threads, but for the rounding of a single chunk that was split.
     """
-    if len(chunks) == 1 or n_threads == 1:
-        for chunk in chunks:
-            with _torch_threads(n_threads):
+    coming = iter(chunks)
+    first = list(islice(coming, 2))
+    coming = chain(first, coming)
+    if len(first) < 2 or n_threads == 1:
+        for chunk in coming:
+            with _torch_threads(n_threads if split_single else 1):
                 result = work(chunk)
             yield result
         return
-    with _torch_threads(1), ThreadPoolExecutor(min(n_threads, len(chunks))) as pool:
+    with _torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
         # A few ahead of the threads and no more: memory must not grow with the number of chunks.
-        coming = iter(chunks)
         futures = deque(
             pool.submit(_on_one_core, work, chunk) for chunk in islice(coming, 2 * n_threads)
         )

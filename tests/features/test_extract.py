@@ -61,6 +61,25 @@ def test_features_do_not_depend_on_their_neighbours(root, checkpoint):
     assert torch.equal(extract_features(part, checkpoint, Extraction(batch_size=4)), whole[4:7])
 
 
+def test_features_do_not_depend_on_the_number_of_cores(root):
+    """Every batch has one core, so that also the rounding is the same."""
+    checkpoint = Checkpoint("resnet18", make_backbone("resnet18").eval(), "0" * 64)
+    split = open_dataset("folder", root).split("test")
+    few = type(split)("test", split.records[:3], split.labels[:3], split.class_names)
+    made = []
+    before = torch.get_num_threads()
+    for n_threads in (1, 2, 3):
+        torch.set_num_threads(n_threads)
+        made.append(
+            [extract_features(x, checkpoint, Extraction(batch_size=4)) for x in (split, few)]
+        )
+        assert torch.get_num_threads() == n_threads
+    torch.set_num_threads(before)
+    for whole, part in made:
+        assert torch.equal(whole, made[0][0])
+        assert torch.equal(part, whole[:3])
+
+
 def test_network_sees_batches_of_one_size_only(root, checkpoint):
     """Kernels, and so roundings, may be chosen by the size of the batch."""
     seen = []

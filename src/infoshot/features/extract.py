@@ -1,7 +1,8 @@
 """Features of images: decode, crop as published, one pass through a frozen network.
 
 Batches always have the same size (the last one is filled up with black), so that a feature does not
-depend on how many images there are, where its image stands among them, or which process makes it.
+depend on how many images there are, where its image stands among them, which process makes it, or
+how many cores it has.
 """
 
 import json
@@ -26,7 +27,7 @@ from infoshot.data.transforms import network_input
 from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features.cache import cached
-from infoshot.parallel import chunk_ranges
+from infoshot.parallel import chunk_ranges, map_chunks
 from infoshot.types import FeatureTable
 from infoshot.version import __version__
 
@@ -151,19 +152,27 @@ def encoded_batches(
     backbone = checkpoint.backbone.eval()
     backbone.to(device=torch.device(how.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
     n_pass = how.images_per_pass()
-    while batch := list(islice(crops, n_pass)):
+
+    @torch.inference_mode()
+    def features(batch: list[Pixels]) -> Tensor:
         images = channels_first(np.stack(batch))
         padding = images.new_zeros(n_pass - len(images), *images.shape[1:])
-        # Whole float32 products: features are made once, and should not depend on the device.
-        precise = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-        with torch.inference_mode(), precise:
-            rows = encode(backbone, torch.cat((images, padding)).to(how.device))[: len(images)]
-            rows = rows.cpu()
-        if not rows.isfinite().all():
-            raise DataError(
-                f"the weights of this {checkpoint.backbone_name} give features that are not finite."
-            )
-        yield rows.clone()  # an ordinary tensor, outside of inference
+        return encode(backbone, torch.cat((images, padding)).to(how.device))[: len(images)].cpu()
+
+    batches = iter(lambda: list(islice(crops, n_pass)), [])
+    # A core per batch, not all cores in one: threads that share a layer wait for each other
+    # actively, and where something else wants a core as well they take three times as long.
+    on_cpu = all(weights.device.type == "cpu" for weights in backbone.parameters())
+    n_threads = torch.get_num_threads() if on_cpu else 1
+    # Whole float32 products: features are made once, and should not depend on the device.
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        for rows in map_chunks(features, batches, n_threads, split_single=False):
+            if not rows.isfinite().all():
+                raise DataError(
+                    f"the weights of this {checkpoint.backbone_name} give features that are not "
+                    "finite."
+                )
+            yield rows.clone()  # an ordinary tensor, outside of inference
 
 
 def encode(backbone: Backbone, images: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ def open_onnx(name: str) -> Checkpoint:
         raise DataError(f"{path}: there is no such file.")
     options = runtime.SessionOptions()
     options.log_severity_level = 4  # what goes wrong is raised
-    options.intra_op_num_threads = torch.get_num_threads()
+    options.intra_op_num_threads = 1  # batches are shared out over the cores, not layers
     try:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         digest = _digest(path, onnx.ModelProto)
