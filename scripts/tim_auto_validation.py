@@ -18,6 +18,7 @@ from infoshot.features import digest, prepare, read_features
 from infoshot.metrics import accuracy, negative_log_likelihood
 from infoshot.solvers import METHODS
 from infoshot.solvers.baselines.prototype import shrunken
+from infoshot.solvers.objective import class_counts
 
 RESULTS = Path(__file__).parents[1] / "results"
 FEATURES = RESULTS / "training/resnet18/mini_val_resnet18.safetensors"
@@ -35,7 +36,8 @@ def _fixed(tasks: TaskBatch, weight: float) -> Tensor:
     """TIM-ADM from shrunken prototypes with one weight of the balance for all tasks."""
     solver = TimAdm(temperature=25.0, marginal_entropy_weight=weight)
     state = solver.init(tasks)
-    state.weights = shrunken(state.weights, tasks, 5.0)
+    n_shots = class_counts(tasks.y_sup, tasks.n_way).to(state.weights.dtype)
+    state.weights = shrunken(state.weights, n_shots, 5.0)
     for _ in range(60):
         state = solver.step(tasks, state)
     return solver.log_posterior(tasks, state)

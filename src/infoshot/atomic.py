@@ -36,7 +36,11 @@ def sole_writer(folder: Path) -> Iterator[None]:
     DataError
         If another process holds it.
     """
-    with (folder / ".lock").open("w") as lock:
+    try:
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from error
+    with lock:
         try:
             import fcntl
 

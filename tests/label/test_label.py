@@ -151,13 +151,19 @@ def test_a_correction_that_cannot_be_used_is_forgotten(copy, tmp_path):
     assert not (copy / "corrections.csv").exists()
 
 
-def test_force_forgets_corrections_of_the_run_that_it_replaces(label, copy, made, tmp_path):
+def test_force_keeps_corrections_unless_the_images_are_others(label, copy, made, tmp_path):
     (tmp_path / "c.csv").write_text(f"path,label\n{made / 'photos' / 'cat7.png'},eel\n")
     assert run("label", "--add", tmp_path / "c.csv", copy).exit_code == 0
     assert label(copy).exit_code == 0  # the same run: kept
     assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 22
+    refused = label(copy, "--method", "prototype")
+    assert "--force replaces it, and its 1 corrections stay." in refused.stderr
     assert label(copy, "--method", "prototype", "--force").exit_code == 0
-    assert label(copy, "--method", "prototype").exit_code == 0
+    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 22
+    (tmp_path / "some.txt").write_text("\n".join(map(str, (made / "photos").glob("cat*.png"))))
+    others = ("label", made / "examples", tmp_path / "some.txt", "--out", copy)
+    assert "its 1 corrections are lost." in run(*others).stderr
+    assert run(*others, "--force").exit_code == 0
     assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 21
 
 
@@ -197,6 +203,7 @@ def test_audit_draws_a_sample_and_takes_the_answers(copy, tmp_path):
     result = run("audit", copy, "--answers", copy / "audit.csv", "--json", tmp_path / "a.json")
     assert result.exit_code == 0, result.output
     assert "90.0% (69.9% to 97.2%)" in result.stdout
+    assert "no class of this run is called 'nonsense'" in result.stderr
     overall, *classes = json.loads((tmp_path / "a.json").read_text())
     assert (overall["right"], overall["checked"]) == (18, 20)
     assert sum(line["checked"] for line in classes) == 20
@@ -204,6 +211,17 @@ def test_audit_draws_a_sample_and_takes_the_answers(copy, tmp_path):
     assert again.exit_code == 2
     assert "has answers already" in again.stderr
     assert (copy / "audit.csv").read_text() == text
+    # What was corrected since is right by itself, and says nothing of the others.
+    assert run("label", "--add", _sheet(tmp_path, sheet[:2], "newt"), copy).exit_code == 0
+    later = run("audit", copy, "--answers", copy / "audit.csv", "--json", tmp_path / "a.json")
+    assert later.exit_code == 0
+    assert json.loads((tmp_path / "a.json").read_text())[0]["checked"] == 18
+
+
+def _sheet(folder, lines, label):
+    path = folder / "given.csv"
+    path.write_text("path,label\n" + "".join(f"{line['path']},{label}\n" for line in lines))
+    return path
 
 
 def test_newcomers_get_the_labels_their_class_has(finished, made, tmp_path):
@@ -333,3 +351,34 @@ def test_report_is_readable_in_a_browser(finished, browser, width):
     assert [bar.split("\n")[0] for bar in bars.all_inner_texts()] == ["cat", "dog", "eel"]
     assert not troubles
     page.close()
+
+
+def test_exports_follow_the_labels(copy, made, tmp_path):
+    assert run("label", made / "examples", made / "photos", "--out", tmp_path / "r").exit_code == 0
+    where = (made / "examples", made / "photos", "--out", tmp_path / "r")
+    assert run("label", *where, "--export", "imagefolder").exit_code == 0
+    (tmp_path / "c.csv").write_text(f"path,label\n{made / 'photos' / 'cat7.png'},newt\n")
+    result = run("label", "--add", tmp_path / "c.csv", tmp_path / "r")
+    assert "Exported:" in result.stdout
+    assert (tmp_path / "r" / "imagefolder" / "newt" / "cat7.png").exists()
+
+
+def test_lists_must_make_sense(made, tmp_path):
+    photo = made / "photos" / "cat7.png"
+    out = ("--out", tmp_path / "r")
+    assert "neither a folder nor a list" in run("label", made / "examples", photo, *out).stderr
+    sheet = tmp_path / "c.csv"
+    sheet.write_text(f"path,label\n{photo},eel\n{photo},cat\n")
+    assert "is labelled 'eel' and 'cat'" in run("label", sheet, made / "photos", *out).stderr
+    sheet.write_text(f"path,label\n{photo},eel\n{made / 'photos' / 'cat8.png'},\n")
+    assert "cat8.png' has no label" in run("label", sheet, made / "photos", *out).stderr
+
+
+def test_a_photo_that_is_listed_twice_counts_once(made, tmp_path):
+    names = [str(path) for path in sorted((made / "photos").glob("*.png"))]
+    (tmp_path / "list.txt").write_text("\n".join(names + names[:3]))
+    assert (
+        run("label", made / "examples", tmp_path / "list.txt", "--out", tmp_path / "r").exit_code
+        == 0
+    )
+    assert len(rows(tmp_path / "r" / "labels.csv")) == len(names)

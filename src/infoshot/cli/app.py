@@ -38,7 +38,9 @@ class _Group(TyperGroup):
                 warnings.showwarning = lambda message, *_: complain("Warning", str(message))
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            complain("Interrupted", "what was finished stays where it was written.")
+            complain(
+                "Interrupted", "what was finished is kept; the same command goes on from there."
+            )
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", str(error))

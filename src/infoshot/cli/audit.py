@@ -8,7 +8,7 @@ import typer
 
 from infoshot import checks
 from infoshot.atomic import check_outputs, write_atomically
-from infoshot.cli.console import print_table, stdout
+from infoshot.cli.console import complain, print_table, stdout
 from infoshot.errors import DataError
 from infoshot.label.audit import audit_csv, audit_sample, audited, read_answers
 from infoshot.label.folder import read_run
@@ -30,7 +30,8 @@ def audit(
 
     Example: infoshot audit run/ --n 100, then infoshot audit run/ --answers run/audit.csv
     """
-    photos = read_run(run).photos
+    known = read_run(run)
+    photos = known.photos
     if answers is None:
         checks.at_least("n", n, 1)
         sheet = out or run / "audit.csv"
@@ -46,7 +47,12 @@ def audit(
         )
         return
     check_outputs([answers], [json])
-    lines = audited(photos, read_answers(answers))
+    truths = read_answers(answers)
+    lines = audited(photos, truths)
+    strange = sorted(set(truths.values()) - set(known.facts["classes"]))
+    if strange:
+        names = ", ".join(f"'{name}'" for name in strange)
+        complain("Warning", f"no class of this run is called {names}; those count as wrong.")
     if json:
         rows = [
             {

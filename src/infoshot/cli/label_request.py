@@ -10,6 +10,7 @@ from infoshot.cli.console import complain, print_table, progress_bar, say, stdou
 from infoshot.cli.options import methods_with_settings
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.label.job import Finished, Watcher
+from infoshot.label.photo import PhotoLabel
 from infoshot.label.run import DEFAULT_METHOD, METHOD_WITH_PRIOR, Request
 
 
@@ -52,7 +53,7 @@ def watched() -> Iterator[Watcher]:
         def phase(name: str, total: int) -> None:
             progress.update(bar, description=name, total=total or None, completed=0)
             if total and progress.disable:
-                say(f"{name} {total:,} images ...")
+                say(f"{name} {total:,} {'image' if total == 1 else 'images'} ...")
 
         yield Watcher(phase, lambda n_done: progress.advance(bar, n_done))
 
@@ -64,10 +65,11 @@ def print_finished(done: Finished, out: Path) -> None:
     print_table(["class", "photos"], [[name, f"{counts[name]:,}"] for name in outcome.classes])
     for sentence in done.warnings:
         complain("Warning", sentence)
-    console, statuses = stdout(), Counter(photo.status for photo in outcome.photos)
-    words = ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
+    console, words = stdout(), status_counts(outcome.photos)
     speed = f" ({done.images_per_second:,.0f} images/s)" if done.images_per_second else ""
-    console.print(f"{len(outcome.photos):,} photos{speed}: {words}.", soft_wrap=True)
+    n_photos = len(outcome.photos)
+    noun = "photo" if n_photos == 1 else "photos"
+    console.print(f"{n_photos:,} {noun}{speed}: {words}.", soft_wrap=True)
     if len(outcome.held_out):
         share, low, high = outcome.held_out.accuracy()
         console.print(
@@ -75,9 +77,15 @@ def print_finished(done: Finished, out: Path) -> None:
             f"(95% interval {low:.0%} to {high:.0%}).",
             soft_wrap=True,
         )
-    if outcome.note:
-        console.print(outcome.note, soft_wrap=True)
+    for name in done.exports:
+        console.print(f"Exported: {out / name}", soft_wrap=True)
     console.print(f"Look at {out / 'report.html'}; labels: {out / 'labels.csv'}", soft_wrap=True)
+
+
+def status_counts(photos: Sequence[PhotoLabel]) -> str:
+    """How many photos are labelled, unsure and so on, in words."""
+    statuses = Counter(photo.status for photo in photos)
+    return ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
 
 
 def _absolute(backbone: str) -> str:
@@ -100,6 +108,8 @@ def _prior(given: str) -> dict[str, float]:
     except OSError as error:
         raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
     except (ValueError, TypeError) as error:
+        if Path(given).is_file():
+            raise DataError(f'{given}: must be JSON like {{"cat": 0.7, "dog": 0.3}}.') from error
         raise InvalidArgumentError(wrong) from error
     if not all(0 < share < float("inf") for share in shares.values()):
         raise InvalidArgumentError("--prior must give every class a share above 0.")

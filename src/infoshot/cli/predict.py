@@ -10,22 +10,24 @@ import typer
 from infoshot.atomic import check_outputs, write_atomically
 from infoshot.cli import image_options as given
 from infoshot.cli.console import print_table, stdout
-from infoshot.cli.label_request import watched
+from infoshot.cli.label_request import status_counts, watched
 from infoshot.label.classifier import load_classifier
-from infoshot.label.folder import labels_csv
+from infoshot.label.folder import cache_of_run, labels_csv
 from infoshot.label.job import default_cache
 from infoshot.label.newcomers import label_newcomers
 
 
 def predict(
-    classifier: Annotated[Path, typer.Argument(help="classifier.safetensors of a run.")],
+    classifier: Annotated[
+        Path, typer.Argument(help="Folder of a run, or its classifier.safetensors.")
+    ],
     images: Annotated[Path, typer.Argument(help="Any tree of images, a CSV, or a text list.")],
     out: Annotated[Path, typer.Option(help="CSV for the labels.")] = Path("predictions.csv"),
     reject_outliers: Annotated[
         bool, typer.Option("--reject-outliers", help="No label for images unlike every class.")
     ] = False,
     cache: Annotated[
-        Path | None, typer.Option(help="Where features are kept; default: the user's cache.")
+        Path | None, typer.Option(help="Where features are kept; default: where the run has its.")
     ] = None,
     device: given.Device = None,
 ) -> None:
@@ -40,11 +42,12 @@ def predict(
         photos = label_newcomers(
             known,
             images,
-            cache=cache or default_cache(),
+            cache=cache or cache_of_run(classifier) or default_cache(),
             device=given.device_or_default(device),
             watcher=watcher,
         )
     write_atomically(out, labels_csv(photos))
-    counts = Counter(photo.label or photo.status for photo in photos)
+    counts = Counter(photo.label for photo in photos if photo.label)
     print_table(["class", "images"], [[name, f"{n:,}"] for name, n in counts.most_common()])
-    stdout().print(f"{len(photos):,} images: {out}", soft_wrap=True)
+    words = status_counts(photos)
+    stdout().print(f"{len(photos):,} images: {words}. Labels: {out}", soft_wrap=True)

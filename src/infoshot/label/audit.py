@@ -66,17 +66,21 @@ def read_answers(path: Path) -> dict[str, str]:
 
 
 def audited(photos: Sequence[PhotoLabel], answers: Mapping[str, str]) -> list[AuditLine]:
-    """All together, then every class that has photos.
+    """All together, then every class that has photos; labels given by hand do not count.
 
     Raises
     ------
     DataError
-        If an answer is for no photo of the run.
+        If an answer is for no photo of the run, or all are for photos whose label was given.
     """
     label_of = {photo.path: photo.label for photo in photos}
     for path in answers:
         if path not in label_of:
             raise DataError(f"the answers name '{path}', which is no photo of this run.")
+    by_hand = {photo.path for photo in photos if photo.reason == "given"}
+    answers = {path: truth for path, truth in answers.items() if path not in by_hand}
+    if not answers:
+        raise DataError("all answers are for photos whose label was given by hand.")
     checked = Counter(label_of[path] for path in answers)
     right = Counter(label_of[path] for path, truth in answers.items() if truth == label_of[path])
     names = sorted({label for label in label_of.values() if label})

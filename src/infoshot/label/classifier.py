@@ -14,6 +14,7 @@ from torch import Tensor
 from infoshot.atomic import write_atomically
 from infoshot.errors import DataError
 from infoshot.features import prepare
+from infoshot.label.outliers import strangeness
 from infoshot.label.trust import calibrated
 from infoshot.solvers import METHODS, Method
 from infoshot.types import FeatureTable
@@ -39,11 +40,13 @@ class Classifier:
         Its temperature, and the power that calibrates its probabilities.
     threshold, reject_outliers
         Confidence below which a label is unsure, and whether outliers get none.
-    farthest
-        Squared distance from the nearest class weights beyond which an image is an outlier.
+    centres, farthest
+        Class means of the examples, and how strange to all of them an image may be before it is an
+        outlier.
     """
 
     weights: Tensor
+    centres: Tensor
     classes: tuple[str, ...]
     backbone: str
     encoder: Mapping[str, str]
@@ -62,16 +65,18 @@ class Classifier:
         log_p = solver.classify(prepared(features, method).unsqueeze(0), self.weights.unsqueeze(0))
         return calibrated(log_p[0].exp(), self.exponent)
 
-    def distances(self, features: Tensor) -> Tensor:
-        """Squared distance from the nearest class weights, shape ``(image,)``."""
-        return nearest(prepared(features, METHODS[self.method]), self.weights)
+    def strange(self, features: Tensor) -> Tensor:
+        """Which images are outliers, shape ``(image,)``."""
+        z = prepared(features, METHODS[self.method])
+        return strangeness(z, self.centres) > self.farthest
 
     def save(self, path: Path) -> None:
         """Write it as safetensors."""
-        facts = {name: value for name, value in vars(self).items() if name != "weights"}
+        tensors = {"weights": self.weights.contiguous(), "centres": self.centres.contiguous()}
+        facts = {name: value for name, value in vars(self).items() if name not in tensors}
         # A single entry, since safetensors writes several in any order.
         metadata = {"classifier": json.dumps({"format": _FORMAT, **facts}, sort_keys=True)}
-        write_atomically(path, save({"weights": self.weights.contiguous()}, metadata=metadata))
+        write_atomically(path, save(tensors, metadata=metadata))
 
 
 def load_classifier(path: Path) -> Classifier:
@@ -91,18 +96,15 @@ def load_classifier(path: Path) -> Classifier:
             facts = json.loads((file.metadata() or {}).get("classifier", "{}"))
             if facts.pop("format", None) != _FORMAT:
                 raise DataError(f"{path}: not a classifier that 'infoshot label' wrote.")
-            weights, classes = file.get_tensor("weights"), tuple(facts.pop("classes"))
-        return Classifier(weights, classes, **facts)
+            weights, centres = file.get_tensor("weights"), file.get_tensor("centres")
+        return Classifier(weights, centres, tuple(facts.pop("classes")), **facts)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: damaged ({error}).") from error
+        raise DataError(
+            f"{path}: damaged, or not a classifier that 'infoshot label' wrote ({error})."
+        ) from error
 
 
 def prepared(features: Tensor, method: Method) -> Tensor:
     """Features as the method wants them."""
     nothing = torch.full((len(features),), -1)
     return prepare(FeatureTable(features, nothing), method.preparation)
-
-
-def nearest(z: Tensor, weights: Tensor) -> Tensor:
-    """Squared distance of each row from the nearest of the weights, shape ``(row,)``."""
-    return torch.cdist(z, weights).amin(-1).square()

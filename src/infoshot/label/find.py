@@ -53,7 +53,7 @@ def find_examples(given: Path) -> list[tuple[str, Found]]:
     if given.is_dir():
         found = _by_class_folder(given)
     elif given.is_file():
-        found = [(label, image) for image, label in read_labels(given)]
+        found = [(label, image) for image, label in read_labels(given, all_lines=True)]
     else:
         raise DataError(f"{given}: there is no such folder or file with examples.")
     names = {label for label, _ in found}
@@ -81,7 +81,7 @@ def find_photos(given: Path, without: Sequence[Path] = ()) -> list[Found]:
             if os.path.realpath(photo.file) not in left_out
         ]
     elif given.is_file():
-        photos = [photo for photo, _ in _listed_files(given)]
+        photos = list(dict.fromkeys(photo for photo, _ in _listed_files(given)))
     else:
         raise DataError(f"{given}: there is no such folder or file with photos.")
     if not photos:
@@ -89,16 +89,30 @@ def find_photos(given: Path, without: Sequence[Path] = ()) -> list[Found]:
     return photos
 
 
-def read_labels(given: Path) -> list[tuple[Found, str]]:
+def read_labels(given: Path, *, all_lines: bool = False) -> list[tuple[Found, str]]:
     """Images and labels of a CSV file with the columns ``path`` and ``label``.
 
-    Lines without a label are passed over.
+    Lines without a label are passed over, unless ``all_lines`` must have one.
+
+    Raises
+    ------
+    DataError
+        If there is no label, or an image has two.
     """
     if not given.is_file():
         raise DataError(f"{given}: there is no such file.")
-    rows = [(image, label) for image, label in _listed_files(given) if label]
+    listed = _listed_files(given)
+    rows = [(image, label) for image, label in listed if label]
     if not rows:
         raise DataError(f"{given}: no line has a label; the columns are path,label.")
+    if all_lines and len(rows) < len(listed):
+        nameless = next(image.path for image, label in listed if not label)
+        raise DataError(f"{given}: '{nameless}' has no label.")
+    label_of: dict[str, str] = {}
+    for image, label in rows:
+        other = label_of.setdefault(image.path, label)
+        if other != label:
+            raise DataError(f"{given}: '{image.path}' is labelled '{other}' and '{label}'.")
     return rows
 
 
@@ -173,6 +187,8 @@ def _listed_files(given: Path) -> list[tuple[Found, str]]:
             text = os.fsdecode(given.read_bytes())
         except OSError as error:
             raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
+        if "\0" in text:
+            raise DataError(f"{given}: neither a folder nor a list of files (.csv or text).")
         lines = [(line.removesuffix("\r"), "") for line in text.split("\n")]
     return [(_located(path, given.parent), label) for path, label in lines if path.strip()]
 

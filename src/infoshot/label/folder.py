@@ -107,6 +107,16 @@ def read_run(folder: Path) -> FinishedRun:
     )
 
 
+def cache_of_run(classifier: Path) -> Path | None:
+    """Where the run that a classifier belongs to keeps its features, if that is still there."""
+    folder = classifier if classifier.is_dir() else classifier.parent
+    try:
+        cache = Path(_read_facts(folder)["cache"])
+    except (DataError, KeyError):
+        return None
+    return cache if cache.is_dir() else None
+
+
 def read_corrections(folder: Path) -> dict[str, str]:
     """Labels that were given after the first run, by path."""
     path = folder / "corrections.csv"
@@ -189,8 +199,7 @@ def _facts(outcome: Outcome, warnings: Sequence[str], more: Mapping[str, Any]) -
         "calibration": {"by_examples": held.enough, "exponent": classifier.exponent},
         "thresholds": {
             "confidence": classifier.threshold,
-            "outlier_score": outcome.strangeness,
-            "distance_of_newcomers": classifier.farthest,
+            "outlier_score": classifier.farthest,
         },
         "warnings": list(warnings),
         **more,

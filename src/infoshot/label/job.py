@@ -69,6 +69,7 @@ class Finished:
     outcome: Outcome
     warnings: list[str]
     images_per_second: float | None
+    exports: list[str]
 
 
 def default_cache() -> Path:
@@ -177,21 +178,31 @@ def known_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
 
 
 def _corrections_of_same_run(out: Path, request: Request, *, force: bool) -> dict[str, str]:
-    """Labels given to this run earlier; refuse a folder that holds something else."""
-    if force or not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    """Labels given to this run earlier; refuse a folder that holds something else.
+
+    Who asks for the same images in another way keeps what was given.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
     if not out.is_dir():
         raise DataError(f"{out}: is a file, not a folder for results.")
     before = read_request(out)
+    if force:
+        same = before is not None and before.same_images(request)
+        return read_corrections(out) if same else {}
     if before is None:
         strange = [path.name for path in out.iterdir() if not path.name.startswith(".")]
         known = {"labels.csv", "labels.parquet", "classifier.safetensors", "report.html", *EXPORTS}
         if set(strange) - known:
             raise DataError(f"{out}: holds other files; --force writes there all the same.")
         return {}
+    corrections = read_corrections(out)
     if before != request:
-        raise DataError(f"{out}: holds another run; --force replaces it.")
-    return read_corrections(out)
+        n = len(corrections)
+        fate = "stay" if before.same_images(request) else "are lost"
+        given = f", and its {n} corrections {fate}" if n else ""
+        raise DataError(f"{out}: holds another run; --force replaces it{given}.")
+    return corrections
 
 
 def _checked_examples(labelled: Sequence[tuple[str, Found]]) -> list[Example]:
@@ -201,13 +212,16 @@ def _checked_examples(labelled: Sequence[tuple[str, Found]]) -> list[Example]:
     for (label, image), (digest, reason) in zip(labelled, looked, strict=True):
         if reason:
             raise DataError(f"{image.path}: this example {_as_clause(reason)}.")
-        other = label_of.setdefault(digest, (label, image))
-        if other[0] != label:
+        if digest not in label_of:
+            label_of[digest] = (label, image)
+            examples.append(Example(label, image, digest))
+            continue
+        other = label_of[digest]
+        if other[0] != label:  # twice in one class it counts once
             raise DataError(
                 f"the same image is an example of '{other[0]}' and of '{label}': {other[1].path} "
                 f"and {image.path}."
             )
-        examples.append(Example(label, image, digest))
     return examples
 
 
@@ -281,8 +295,7 @@ class _Work:
         )
         self.watcher.phase("writing", 0)
         warnings = warnings_of(outcome)
-        self._write(outcome, warnings)
-        return Finished(outcome, warnings, speed)
+        return Finished(outcome, warnings, speed, self._write(outcome, warnings))
 
     def _encoded(self, files: Sequence[Found], known: Looked) -> tuple[Encoded, float | None]:
         """Features, and how many images a second the encoder saw."""
@@ -301,11 +314,15 @@ class _Work:
         )
         return encoded, n_new / (time.perf_counter() - start) if n_new else None
 
-    def _write(self, outcome: Outcome, warnings: Sequence[str]) -> None:
+    def _write(self, outcome: Outcome, warnings: Sequence[str]) -> list[str]:
+        """Write all results; return the names of the exports."""
         out = self.place.out
         worth = worth_labelling(outcome.features, outcome.probabilities, outcome.z_sup, _WORTH)
         write_atomically(out / "report.html", label_report(outcome, warnings, worth))
         labeller = f"infoshot-{__version__}-{self.request.method}"
-        for name in self.place.exports:
+        # Also those of an earlier run there, which would go on telling the old labels.
+        exports = [name for name in EXPORTS if name in self.place.exports or (out / name).exists()]
+        for name in exports:
             EXPORTS[name](outcome.photos, outcome.classes, out / name, labeller)
         write_run(out, outcome, warnings, {"cache": str(self.place.cache.absolute())})
+        return exports

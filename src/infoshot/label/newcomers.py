@@ -56,7 +56,7 @@ def label_newcomers(
     strange = torch.zeros(len(photos), dtype=torch.bool)
     if readable.any():
         probabilities[readable] = classifier.probabilities(encoded.features[readable])
-        strange[readable] = classifier.distances(encoded.features[readable]) > classifier.farthest
+        strange[readable] = classifier.strange(encoded.features[readable])
     return label_lines(
         classifier, photos, classifier.classes, probabilities, strange, encoded.reasons
     )

@@ -1,7 +1,6 @@
 """The page a user looks at first: what was labelled, what to doubt, what to do next."""
 
 import io
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,7 +76,11 @@ def _trust(outcome: Outcome) -> list[Part]:
         if held.enough
         else "Confidences are the method's own, not calibrated on your examples."
     )
-    known = [photo.confidence for photo in outcome.photos if not math.isnan(photo.confidence)]
+    known = [
+        photo.confidence
+        for photo in outcome.photos
+        if photo.status != "unreadable" and photo.reason != "given"
+    ]
     bins = Counter(min(_BINS - 1, int(_BINS * value)) for value in known)
     bars = [
         (f"{10 * number} to {10 * number + 10}%", bins[number], f"{bins[number]:,}")
@@ -134,7 +137,7 @@ def _classes(outcome: Outcome) -> list[Part]:
     for name in outcome.classes:
         own = sorted(
             (photo for photo in outcome.photos if photo.label == name),
-            key=lambda photo: -photo.confidence,
+            key=lambda photo: (photo.reason == "given", -photo.confidence),
         )
         if own:
             caption = f"{name}: {len(own):,} photos, the surest"
@@ -160,7 +163,7 @@ def _made(outcome: Outcome) -> Table:
         ["method", request.method],
         ["settings", ", ".join(f"{name} {value}" for name, value in classifier.settings.items())],
         ["unsure below", f"{request.threshold:g}"],
-        ["outlier above", f"{outcome.strangeness:.3f}"],
+        ["outlier above", f"{classifier.farthest:.3f}"],
         ["infoshot", classifier.encoder["infoshot"]],
     ]
     if outcome.note:
@@ -179,10 +182,16 @@ def _thumbnails(photos: Sequence[PhotoLabel]) -> list[Thumbnail]:
             Thumbnail(
                 jpeg,
                 f"{photo.path}, labelled {label}",
-                f"{label} {photo.confidence:.0%}, else {photo.runner_up}: {photo.path[-40:]}",
+                f"{_judgement(photo, label)}: {photo.path[-40:]}",
             )
         )
     return found
+
+
+def _judgement(photo: PhotoLabel, label: str) -> str:
+    if photo.reason == "given":
+        return f"{label}, as you said"
+    return f"{label} {photo.confidence:.0%}, else {photo.runner_up}"
 
 
 def _small(file: Path) -> bytes | None:

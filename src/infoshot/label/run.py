@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from infoshot.errors import DataError, InvalidArgumentError
-from infoshot.label.classifier import Classifier, nearest, prepared
+from infoshot.label.classifier import Classifier, prepared
 from infoshot.label.encode import Encoded
 from infoshot.label.find import Found
+from infoshot.label.outliers import class_centres, cut_off, strangeness
 from infoshot.label.photo import PhotoLabel
 from infoshot.label.trust import HeldOut, calibrated, hold_out
 from infoshot.solvers import METHODS, Method, solve
@@ -19,7 +20,6 @@ from infoshot.types import Solution, Status, TaskBatch
 
 DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
 _ENOUGH_TO_JUDGE = 3  # examples of a class, to say that one of them is unlike the others
-_OUTERMOST = 0.995  # share of the photos that count as inside when newcomers are judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,10 @@ class Request:
     threshold: float
     reject_outliers: bool
     prior: Mapping[str, float] | None
+
+    def same_images(self, other: "Request") -> bool:
+        """Whether another request is about the same examples and photos."""
+        return (self.examples, self.photos) == (other.examples, other.photos)
 
     def chosen(self, classes: Sequence[str]) -> Method:
         """The method with its settings, for these classes.
@@ -91,7 +95,6 @@ class Outcome:
     z_sup: Tensor
     y_sup: Tensor
     held_out: HeldOut
-    strangeness: float
     classifier: Classifier
     note: str
 
@@ -128,23 +131,26 @@ def label_photos(
     solution = solve(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} went non-finite; are the settings extreme?")
-    held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes))
-    classifier = _classifier(request, method, tasks, solution, held_out, classes, encoder)
+    # What was given later was chosen because it is hard: it tells nothing of the other photos.
+    may_be = torch.tensor([not example.given for example in examples])
+    held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), may_be)
+    strange = strangeness(z_qry, class_centres(z_sup, y_sup, len(classes)))
+    limit = cut_off(z_sup, y_sup, len(classes), may_be, strange)
+    classifier = _classifier(request, tasks, solution, held_out.exponent(), limit, classes, encoder)
     probabilities = _rows(asked, calibrated(solution.probabilities[0], classifier.exponent))
     for number in (encoded.readable & ~asked).nonzero().flatten().tolist():
         own = classes.index(given[encoded.digests[number]])
         probabilities[number] = torch.eye(len(classes))[own]
-    scores = _rows(asked, solution.outlier_scores[0].unsqueeze(-1)).squeeze(-1)
-    strangeness = held_out.strangeness(scores[asked])
-    reasons = [
-        reason or ("given" if digest in given else "")
-        for reason, digest in zip(encoded.reasons, encoded.digests, strict=True)
-    ]
+    scores = _rows(asked, strange.unsqueeze(-1)).squeeze(-1)
+    told = ["given" if digest in given else "" for digest in encoded.digests]
+    reasons = [reason or why for reason, why in zip(encoded.reasons, told, strict=True)]
     return Outcome(
         request=request,
         classes=classes,
         examples=examples,
-        photos=label_lines(request, photos, classes, probabilities, scores > strangeness, reasons),
+        photos=label_lines(
+            request, photos, classes, probabilities, scores > classifier.farthest, reasons
+        ),
         digests=encoded.digests,
         probabilities=probabilities,
         outlier_scores=scores,
@@ -152,7 +158,6 @@ def label_photos(
         z_sup=z_sup,
         y_sup=y_sup,
         held_out=held_out,
-        strangeness=strangeness,
         classifier=classifier,
         note=solution.notes[0] if solution.notes else "",
     )
@@ -160,27 +165,28 @@ def label_photos(
 
 def _classifier(
     request: Request,
-    method: Method,
     tasks: TaskBatch,
     solution: Solution,
-    held_out: HeldOut,
+    exponent: float,
+    limit: float,
     classes: tuple[str, ...],
     encoder: Mapping[str, str],
 ) -> Classifier:
     """What labels newcomers as this solve labels its photos."""
-    weights = solution.prototypes[0]
+    solver = request.chosen(classes).solver
     return Classifier(
-        weights=weights,
+        weights=solution.prototypes[0],
+        centres=class_centres(tasks.z_sup[0], tasks.y_sup[0], len(classes)),
         classes=classes,
         backbone=request.backbone,
         encoder=dict(encoder),
         method=request.method,
-        settings=dict(method.solver.settings()),
-        temperature=float(method.solver.reporting_temperature(tasks)),
-        exponent=held_out.exponent(),
+        settings=dict(solver.settings()),
+        temperature=float(solver.reporting_temperature(tasks)),
+        exponent=exponent,
         threshold=request.threshold,
         reject_outliers=request.reject_outliers,
-        farthest=float(nearest(tasks.z_qry[0], weights).quantile(_OUTERMOST)),
+        farthest=limit,
     )
 
 

@@ -1,6 +1,7 @@
 """How far a labelling may be trusted, told from the examples alone.
 
-Every example is once held out: solved among the photos by a solve that does not know its label.
+Every example is once held out (but for labels that were given later, to photos chosen because they
+are hard): solved among the photos by a solve that does not know its label.
 Examples take turns, one or more of every class at a time (never the only one of its class), and
 five hundred photos stand for all of them, so this costs a few small solves. What comes out
 
@@ -8,7 +9,6 @@ five hundred photos stand for all of them, so this costs a few small solves. Wha
 - calibrates the confidences: one exponent on the probabilities, chosen by their likelihood, with
   targets a little below 1 as in Platt's scaling, so that a few dozen examples that all come out
   right do not make every photo certain;
-- says how strange an example can look, which is where outliers begin;
 - finds examples that look mislabelled.
 """
 
@@ -26,7 +26,6 @@ _TURNS = 5
 _PHOTOS = 500
 _ENOUGH = 20
 _EXPONENTS = torch.logspace(-0.7, 0.7, 141)
-_STRANGE = 2.5  # one to three in a hundred photos of the classes are beyond it
 _TINY = 1e-30
 
 
@@ -42,14 +41,11 @@ class HeldOut:
         Their classes.
     probabilities
         Of the classes, shape ``(held_out, class)``.
-    outlier_scores
-        How strange they looked, shape ``(held_out,)``.
     """
 
     rows: Tensor
     truth: Tensor
     probabilities: Tensor
-    outlier_scores: Tensor
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,19 +73,15 @@ class HeldOut:
         likelihood = ((1 - doubt) * own + doubt * others).mean(-1)
         return float(_EXPONENTS[likelihood.argmax()])
 
-    def strangeness(self, scores: Tensor) -> float:
-        """Outlier score above which a photo belongs to no class; by the photos if alone."""
-        own = self.outlier_scores if self.enough else scores
-        middle, high = own.quantile(0.5), own.quantile(0.9)
-        return float(middle + _STRANGE * (high - middle))
 
-
-def hold_out(method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int) -> HeldOut:
-    """Hold every example out once, except the only one of a class."""
-    turn = _turns(y_sup, n_way)
+def hold_out(
+    method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int, may_be: Tensor
+) -> HeldOut:
+    """Hold out once every example that may be, except the only one of a class."""
+    turn = _turns(y_sup, n_way).masked_fill_(~may_be, -1)
     some = torch.randperm(len(z_qry), generator=torch.Generator().manual_seed(0))[:_PHOTOS]
-    rows, probabilities, scores = [], [], []
-    for number in range(int(turn.max()) + 1):
+    rows, probabilities = [], []
+    for number in turn[turn >= 0].unique().tolist():
         out = turn == number
         queries = torch.cat((z_sup[out], z_qry[some]))
         tasks = TaskBatch(
@@ -98,12 +90,11 @@ def hold_out(method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way:
         solution = solve(method.solver, tasks)
         rows.append(out.nonzero().flatten())
         probabilities.append(solution.probabilities[0, : len(rows[-1])].cpu())
-        scores.append(solution.outlier_scores[0, : len(rows[-1])].cpu())
     if not rows:
         nothing = torch.empty(0, dtype=torch.int64)
-        return HeldOut(nothing, nothing, torch.empty(0, n_way), torch.empty(0))
+        return HeldOut(nothing, nothing, torch.empty(0, n_way))
     which = torch.cat(rows)
-    return HeldOut(which, y_sup[which], torch.cat(probabilities), torch.cat(scores))
+    return HeldOut(which, y_sup[which], torch.cat(probabilities))
 
 
 def calibrated(probabilities: Tensor, exponent: float) -> Tensor:

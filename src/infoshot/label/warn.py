@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import torch
 
 from infoshot.checks import few_queries
+from infoshot.label.outliers import SHARE_INSIDE
 from infoshot.label.run import Outcome
 from infoshot.solvers import METHODS
 
 _ALIKE = 0.99
 _SKEWED = 3.0
-_MANY_OUTLIERS = 0.05
+_MANY_OUTLIERS = 2.0  # times the share that is expected where every photo belongs to a class
 _NAMES = 5
 
 
@@ -50,7 +51,10 @@ def _mislabelled(outcome: Outcome) -> list[str]:
     ]
     if not odd:
         return []
-    return [f"{_count(len(odd), 'example')} may be mislabelled, please check: {_few(odd)}."]
+    return [
+        f"{_count(len(odd), 'example')} came out as another class when held out, hard or "
+        f"mislabelled: {_few(odd)}."
+    ]
 
 
 def _unreadable(outcome: Outcome) -> list[str]:
@@ -75,12 +79,14 @@ def _balance(outcome: Outcome) -> list[str]:
 
 def _outliers(outcome: Outcome) -> list[str]:
     n = sum(photo.status == "outlier" for photo in outcome.photos)
-    if n <= _MANY_OUTLIERS * len(outcome.photos):
+    expected = 1 - SHARE_INSIDE
+    if n <= max(3, _MANY_OUTLIERS * expected * len(outcome.photos)):
         return []
-    kept = "their labels are withheld" if outcome.request.reject_outliers else "they have a label"
     return [
         f"{_count(n, 'photo')} ({n / len(outcome.photos):.0%}) look unlike the examples of every "
-        f"class ({kept}). Is a class missing?"
+        f"class, where {expected:.0%} would by chance. Is a class missing? Photos of no class are "
+        "labelled all the same, and many of them look like one: confidences and the "
+        "estimated accuracy are for photos that belong to a class."
     ]
 
 
@@ -104,8 +110,8 @@ def _calibration(outcome: Outcome) -> list[str]:
     if outcome.held_out.enough:
         return []
     return [
-        f"{len(outcome.held_out)} examples could be held out, too few to calibrate confidences or "
-        "to estimate the accuracy by; the confidences are the method's own."
+        f"{_count(len(outcome.held_out), 'example')} could be held out, too few to calibrate "
+        "confidences by; they are the method's own."
     ]
 
 

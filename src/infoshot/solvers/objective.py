@@ -40,6 +40,13 @@ def class_rows(y: Tensor, n_way: int, dtype: torch.dtype) -> Tensor:
     return (y.unsqueeze(1) == classes).to(dtype)
 
 
+def class_counts(y: Tensor, n_way: int) -> Tensor:
+    """How many samples each class has, shape ``(task, class)``."""
+    return torch.zeros(len(y), n_way, dtype=y.dtype, device=y.device).scatter_add_(
+        1, y, torch.ones_like(y)
+    )
+
+
 def class_logits(z: Tensor, w: Tensor, tau: float) -> Tensor:
     r"""Scores of every sample with classes as rows, see [POSTERIOR].
 

@@ -100,8 +100,8 @@ class TimAdm(TimSolver[AdmState]):
             gram_form=gram_form,
             basis=basis,
             weights=weights,
-            y_scaled=y * self._sigma(task),
-            y_count=y.sum(-1, keepdim=True) * self._sigma(task),
+            y_scaled=y * self.support_weight(task.n_sup, task.n_qry),
+            y_count=y.sum(-1, keepdim=True) * self.support_weight(task.n_sup, task.n_qry),
             log_prior=self.log_prior(task),
             balance=self.marginal_entropy_weight / (1 + self.marginal_entropy_weight),
         )
@@ -115,7 +115,7 @@ class TimAdm(TimSolver[AdmState]):
         if self.tolerance is not None:
             state.posterior = p_qry.clone()
         # a, -b and 1/c of the module's docstring; -b takes the place of p.
-        p_sup.mul_(self._sigma(task))
+        p_sup.mul_(self.support_weight(task.n_sup, task.n_qry))
         a = p.sum(-1, keepdim=True)
         if not self.linearized:
             a, p = a.zero_(), p.zero_()
@@ -124,7 +124,7 @@ class TimAdm(TimSolver[AdmState]):
         c = q.sum(-1, keepdim=True).add_(state.y_count)
         share = c.reciprocal()
         keep = a.mul_(share)
-        step_size = self._step_size()
+        step_size = self.step_size()
         if step_size != 1:
             share, keep = share * step_size, keep * step_size + (1 - step_size)
         if self.cross_entropy_weight == 0:  # a class without queries or support stays where it is
@@ -150,25 +150,26 @@ class TimAdm(TimSolver[AdmState]):
         n = task.n_sup + task.n_qry
         return n * (n if self._uses_gram(task) else task.dim) + 4 * n * task.n_way
 
-    def _uses_gram(self, task: TaskBatch) -> bool:
-        """Whether the Gram form is cheaper; its one large product runs at twice the speed."""
-        if self.form != "auto":
-            return self.form == "gram"
-        n, steps = task.n_sup + task.n_qry, self.n_steps * task.n_way
-        return n * n * (task.dim + 2 * steps) < 4 * n * task.dim * steps
-
-    def _sigma(self, task: TaskBatch) -> float:
-        """Weight of a support sample when a query sample weighs one."""
+    def support_weight(self, n_sup: int, n_qry: int) -> float:
+        """Sigma: weight of a support sample when a query sample weighs one."""
         weight = self.cross_entropy_weight / (1 + self.conditional_entropy_weight)
-        return weight * task.n_qry / task.n_sup
+        return weight * n_qry / n_sup
 
-    def _step_size(self) -> float:
+    def step_size(self) -> float:
+        """How far the weights go towards the closed-form update."""
         if self.prototype_step_size is not None:
             return self.prototype_step_size
         if self.class_prior is None:
             return 1.0
         rarest = len(self.class_prior) * min(self.class_prior) / sum(self.class_prior)
         return max(0.3, float(rarest))
+
+    def _uses_gram(self, task: TaskBatch) -> bool:
+        """Whether the Gram form is cheaper; its one large product runs at twice the speed."""
+        if self.form != "auto":
+            return self.form == "gram"
+        n, steps = task.n_sup + task.n_qry, self.n_steps * task.n_way
+        return n * n * (task.dim + 2 * steps) < 4 * n * task.dim * steps
 
     def _logits(self, state: AdmState) -> Tensor:
         """Scores with classes as rows, ``(task, class, sample)``, see [POSTERIOR]."""

@@ -37,7 +37,6 @@ Reference: [Boudiaf2020]_ in ``objective.py`` for the solve; the decision is our
 """
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -45,18 +44,14 @@ from typing import final
 import torch
 from torch import Tensor
 
+from infoshot.solvers import balance
 from infoshot.solvers.base import Solver
 from infoshot.solvers.baselines.prototype import shrunken
 from infoshot.solvers.neighbours import averaged_with_neighbours, similarities_at_a_time
-from infoshot.solvers.objective import class_logits, class_rows, log_posterior
+from infoshot.solvers.objective import class_counts, class_logits, log_posterior
 from infoshot.solvers.tim_adm import AdmState, TimAdm
 from infoshot.types import TaskBatch
 
-# Weights of the marginal entropy: of the two rehearsals, how the decision falls with the unevenness
-# that they show, where it ends, and from where on it is called what in words.
-_LOOSE, _FIRM, _SHARE_OF_LOOSE = 0.065, 0.12, 0.2
-_AT_BALANCE, _FALL, _LEAST = 0.8, 14.0, 0.04
-_EVEN, _SOMEWHAT_EVEN = 0.2, 0.08
 _REHEARSED = 2048  # queries that stand for all of them in the rehearsals, where there are more
 _GROWTH = 0.4  # of the temperature of reported probabilities, as a power of the examples per class
 _ALONE_TEMPERATURE = 100.0  # at which shrunken class means are calibrated, whatever the examples
@@ -66,7 +61,7 @@ _ALONE_TEMPERATURE = 100.0  # at which shrunken class means are calibrated, what
 class _AutoState(AdmState):
     z_qry: Tensor  # averaged with their neighbours, [task, query, dim]
     unevenness: Tensor  # of the rehearsals, [task]
-    chance: Tensor  # as much of it may be chance, [task]
+    chance: Tensor  # nu, the scale of chance, [task]
     beta: Tensor  # what was decided, [task]
 
 
@@ -121,16 +116,15 @@ class TimAuto(Solver[_AutoState]):
         """Calm the features, rehearse, decide."""
         smoothed = self._smoothed(task)
         start = self._started(smoothed)
-        unevenness, chance = self._evidence(smoothed, start)
-        log_beta = math.log(_AT_BALANCE) - _FALL * unevenness / chance
-        beta = log_beta.exp_().clamp_(min=_LEAST)
+        uneven, chance = self._evidence(smoothed, start)
+        beta = balance.decided_weight(uneven, chance)
         fields = {field.name: getattr(start, field.name) for field in dataclasses.fields(start)}
         fields["balance"] = (beta / (1 + beta)).view(-1, 1, 1)
         return _AutoState(
             **fields,
             z_qry=smoothed.z_qry,
-            unevenness=unevenness,
-            chance=chance * math.log(_AT_BALANCE / _EVEN) / _FALL,
+            unevenness=uneven,
+            chance=chance,
             beta=beta,
         )
 
@@ -171,7 +165,7 @@ class TimAuto(Solver[_AutoState]):
         columns = (state.unevenness, state.chance, state.beta)
         seen = f"with {task.n_sup} examples and {task.n_qry} queries"
         return tuple(
-            _note(seen, *numbers)
+            balance.in_words(seen, *numbers)
             for numbers in zip(*(column.tolist() for column in columns), strict=True)
         )
 
@@ -179,15 +173,20 @@ class TimAuto(Solver[_AutoState]):
         """Count what TIM-ADM touches, and the similarities of the queries."""
         return self._adm.working_set(task) + similarities_at_a_time(task.n_qry)
 
-    @cached_property
-    def _adm(self) -> TimAdm:
-        """What takes the steps."""
+    def adm(self, beta: float, n_steps: int) -> TimAdm:
+        """TIM-ADM with the settings of the solve, and this weight of the marginal entropy."""
         return TimAdm(
-            n_steps=self.n_steps + 2 * self.n_rehearsal_steps,
+            n_steps=n_steps,
             temperature=self.solve_temperature,
             cross_entropy_weight=self.cross_entropy_weight,
+            marginal_entropy_weight=beta,
             conditional_entropy_weight=self.conditional_entropy_weight,
         )
+
+    @cached_property
+    def _adm(self) -> TimAdm:
+        """What takes the steps; weights of the marginal entropy are in the states."""
+        return self.adm(1.0, self.n_steps + 2 * self.n_rehearsal_steps)
 
     def _smoothed(self, task: TaskBatch) -> TaskBatch:
         """Tasks whose queries are averaged with their neighbours."""
@@ -198,21 +197,22 @@ class TimAuto(Solver[_AutoState]):
 
     def _started(self, task: TaskBatch) -> AdmState:
         start = self._adm.init(task)
-        start.weights = shrunken(start.weights, task, self.shrinkage)
+        n_shots = class_counts(task.y_sup, task.n_way).to(start.weights.dtype)
+        start.weights = shrunken(start.weights, n_shots, self.shrinkage)
         return start
 
     def _evidence(self, task: TaskBatch, start: AdmState) -> tuple[Tensor, Tensor]:
         """How uneven rehearsals come out, and nu, the scale of chance; both ``(task,)``."""
         if task.n_qry > _REHEARSED:
-            some = torch.arange(_REHEARSED, device=task.z_qry.device) * task.n_qry // _REHEARSED
+            some = balance.evenly_spaced(task.n_qry, _REHEARSED).to(task.z_qry.device)
             task = dataclasses.replace(task, z_qry=task.z_qry[:, some])
             start = self._started(task)
-        n_shots = class_rows(task.y_sup, task.n_way, task.z_sup.dtype).sum(-1)
-        chance = n_shots.reciprocal().sum(-1).div_(task.n_way**2).add_(1 / task.n_qry).sqrt_()
+        n_shots = class_counts(task.y_sup, task.n_way).to(task.z_sup.dtype)
+        chance = balance.chance(n_shots, task.n_qry)
         if _too_few(task):
             return torch.ones_like(chance), chance
-        loose, firm = (_unevenness(self._rehearse(task, start, beta)) for beta in (_LOOSE, _FIRM))
-        return loose.lerp(firm, 1 - _SHARE_OF_LOOSE), chance
+        shares = [self._rehearse(task, start, beta) for beta in balance.REHEARSED]
+        return balance.unevenness(*shares), chance
 
     def _rehearse(self, task: TaskBatch, start: AdmState, beta: float) -> Tensor:
         """Mean prediction over the queries after some steps with this weight."""
@@ -224,26 +224,3 @@ class TimAuto(Solver[_AutoState]):
 
 def _too_few(task: TaskBatch) -> bool:
     return task.n_qry < 2 * task.n_way
-
-
-def _unevenness(shares: Tensor) -> Tensor:
-    """One minus the entropy of class shares over its largest value."""
-    entropy: Tensor = torch.special.entr(shares).sum(-1)
-    return 1 - entropy / math.log(shares.shape[-1])
-
-
-def _note(seen: str, unevenness: float, chance: float, beta: float) -> str:
-    """Words for one decision."""
-    if beta >= _EVEN:
-        judgement = "equally frequent classes are expected"
-    elif beta >= _SOMEWHAT_EVEN:
-        judgement = "equally frequent classes are expected with reserve"
-    elif beta > _LEAST:
-        judgement = "equally frequent classes are hardly expected"
-    else:
-        judgement = "how frequent classes are is left to the queries"
-    return (
-        f"Rehearsals came out {unevenness:.1%} uneven (0% is equal classes, 100% a single one); "
-        f"{seen} {chance:.1%} may be chance. So {judgement} "
-        f"(balance weight {beta:.2f}; 1 is TIM's)."
-    )

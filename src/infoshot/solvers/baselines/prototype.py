@@ -28,8 +28,8 @@ from torch import Tensor
 
 from infoshot.solvers.base import Solver, State
 from infoshot.solvers.objective import (
+    class_counts,
     class_means,
-    class_rows,
     log_posterior,
 )
 from infoshot.types import TaskBatch
@@ -64,7 +64,8 @@ class Prototype(Solver[_PrototypeState]):
         """Take the class means, pulled together if asked for."""
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
         if self.shrinkage:
-            weights = shrunken(weights, task, self.shrinkage)
+            n_shots = class_counts(task.y_sup, task.n_way).to(weights.dtype)
+            weights = shrunken(weights, n_shots, self.shrinkage)
         return _PrototypeState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
 
     def log_posterior(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
@@ -76,8 +77,10 @@ class Prototype(Solver[_PrototypeState]):
         return state.weights
 
 
-def shrunken(weights: Tensor, task: TaskBatch, shrinkage: float) -> Tensor:
-    """Class means, or their coefficients, pulled together by how few examples they have."""
-    n_shots = class_rows(task.y_sup, task.n_way, weights.dtype).sum(-1, keepdim=True)
-    common = weights.mean(1, keepdim=True)
-    return common + (weights - common) * (n_shots / (n_shots + shrinkage))
+def shrunken(weights: Tensor, n_shots: Tensor, shrinkage: float) -> Tensor:
+    """Class means, or their coefficients, pulled together by how few examples they have.
+
+    ``weights`` are ``(..., class, n)``, ``n_shots`` ``(..., class)``.
+    """
+    common = weights.mean(-2, keepdim=True)
+    return common + (weights - common) * (n_shots / (n_shots + shrinkage)).unsqueeze(-1)

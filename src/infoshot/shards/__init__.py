@@ -1,0 +1,1 @@
+"""One task whose queries are many files of features, on one machine or several."""

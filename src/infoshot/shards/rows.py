@@ -1,0 +1,85 @@
+"""Many rows of features, seen chunk by chunk: from files, or from memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from infoshot.errors import DataError
+from infoshot.parallel import chunk_ranges, map_chunks
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows that lie together with their labels, if any; ``name`` is for complaints."""
+
+    name: str
+    rows: Tensor
+    labels: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Pieces of rows, computed ``chunk_size`` at a time on a device, by some threads on a CPU."""
+
+    pieces: Sequence[Piece]
+    chunk_size: int
+    device: str = "cpu"
+    n_threads: int = 1
+
+    def __len__(self) -> int:
+        return sum(len(piece.rows) for piece in self.pieces)
+
+    def map(self, work: Callable[..., Result]) -> Iterator[tuple[int, Result]]:
+        """Apply ``work`` to the rows of every chunk, in order; it may write into them.
+
+        Rows are float32 and of unit length; labels come with them if there are any.
+
+        Yields
+        ------
+        How many rows the chunk has, and the result.
+
+        Raises
+        ------
+        DataError
+            If a row is not finite or has no direction; the sentence names it.
+        """
+        chunks = (
+            (piece, chunk)
+            for piece in self.pieces
+            for chunk in chunk_ranges(len(piece.rows), self.chunk_size)
+        )
+
+        def on_chunk(which: tuple[Piece, range]) -> tuple[int, Result]:
+            piece, chunk = which
+            some = slice(chunk.start, chunk.stop)
+            given = [self._unit_rows(piece, some)]
+            if piece.labels is not None:
+                given.append(piece.labels[some].to(self.device))
+            with torch.inference_mode():
+                return len(chunk), work(*given)
+
+        return map_chunks(on_chunk, chunks, self.n_threads, split_single=False)
+
+    def _unit_rows(self, piece: Piece, some: slice) -> Tensor:
+        z = piece.rows[some].to(self.device, torch.float32, copy=True)
+        length = torch.linalg.vector_norm(z, dim=1, keepdim=True)
+        # A value that is no number makes the length none: looking costs next to nothing.
+        if not bool(((length > 0) & (length < torch.inf)).all()):
+            raise _complaint(piece.name, some.start, z)
+        return z.div_(length)
+
+
+def _complaint(name: str, first: int, z: Tensor) -> DataError:
+    """What is wrong with rows that cannot be scaled to unit length."""
+    for wrong, what in (
+        (~z.isfinite().all(1), "has values that are not finite"),
+        ((z == 0).all(1), "is all zero, which has no direction"),
+    ):
+        if wrong.any():
+            return DataError(f"{name}: row {first + int(wrong.nonzero()[0])} {what}.")
+    return DataError(f"{name}: from row {first} on features are too large to be squared.")
