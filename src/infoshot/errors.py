@@ -17,6 +17,10 @@ class DataError(InfoshotError):
     """A file or a data set does not hold what it should."""
 
 
+class LostProcessError(InfoshotError):
+    """Another process that works on the same job has ended."""
+
+
 class MissingDependencyError(InfoshotError, ImportError):
     """An optional package is needed and not installed; the message has the install command."""
 

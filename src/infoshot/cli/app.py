@@ -18,11 +18,13 @@ from infoshot.cli import (
     predict,
     reproduce,
     solve,
+    solve_shards,
     suggest,
     train,
 )
 from infoshot.cli.console import complain, stdout
-from infoshot.errors import InfoshotError
+from infoshot.distributed import leave_others
+from infoshot.errors import InfoshotError, LostProcessError
 from infoshot.version import __version__
 
 
@@ -44,12 +46,15 @@ class _Group(TyperGroup):
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", str(error))
-            raise typer.Exit(2) from error
+            code = 1 if isinstance(error, LostProcessError) else 2
+            leave_others(code)
+            raise typer.Exit(code) from error
         except Exception as error:
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
                 raise  # the parser's own
             first = str(error).split("\n", 1)[0]
             complain("Error", f"{type(error).__name__}: {first} (--debug shows where).")
+            leave_others(1)
             raise typer.Exit(1) from error
 
 
@@ -91,6 +96,7 @@ app.command("extract")(extract.extract)
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 app.command("solve")(solve.solve_file)
+app.command("solve-shards")(solve_shards.solve_shards_command)
 app.command("methods")(methods.list_methods)
 
 

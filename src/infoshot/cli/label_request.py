@@ -1,6 +1,5 @@
 """What ``infoshot label`` makes of its options, and what it prints in the end."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +7,8 @@ from pathlib import Path
 
 from infoshot.cli.console import complain, print_table, progress_bar, say, stdout
 from infoshot.cli.options import methods_with_settings
-from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.cli.prior import class_shares
+from infoshot.errors import InvalidArgumentError
 from infoshot.label.job import Finished, Watcher
 from infoshot.label.photo import PhotoLabel
 from infoshot.label.run import DEFAULT_METHOD, METHOD_WITH_PRIOR, Request
@@ -40,7 +40,7 @@ def label_request(
         settings=chosen.solver.settings(),
         threshold=threshold,
         reject_outliers=reject_outliers,
-        prior=_prior(prior) if prior else None,
+        prior=class_shares(prior) if prior else None,
     )
 
 
@@ -94,23 +94,3 @@ def _absolute(backbone: str) -> str:
     if colon and kind in ("hf", "onnx"):
         return f"{kind}:{Path(name).absolute()}" if Path(name).exists() else backbone
     return str(Path(backbone).absolute()) if Path(backbone).exists() else backbone
-
-
-def _prior(given: str) -> dict[str, float]:
-    """Shares of the classes, from the command line or from a JSON file."""
-    wrong = f"--prior must look like cat=0.7,dog=0.3, or name a JSON file of that; got '{given}'."
-    try:
-        if Path(given).is_file():
-            pairs = dict(json.loads(Path(given).read_text(encoding="utf-8")))
-        else:
-            pairs = dict(pair.rsplit("=", 1) for pair in given.split(","))
-        shares = {str(name).strip(): float(share) for name, share in pairs.items()}
-    except OSError as error:
-        raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
-    except (ValueError, TypeError) as error:
-        if Path(given).is_file():
-            raise DataError(f'{given}: must be JSON like {{"cat": 0.7, "dog": 0.3}}.') from error
-        raise InvalidArgumentError(wrong) from error
-    if not all(0 < share < float("inf") for share in shares.values()):
-        raise InvalidArgumentError("--prior must give every class a share above 0.")
-    return shares

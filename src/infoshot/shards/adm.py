@@ -64,6 +64,16 @@ class ShardedAdm:
         work = partial(passes.prediction_sums, classifier=classifier)
         return self._over_queries(work, w) / self.n_queries
 
+    def moved(self, queries: Tensor, before: Tensor, after: Tensor) -> float:
+        """How far the probabilities of some queries are apart for two class weights, at most."""
+        device = self.queries.device
+        z = queries.to(device)
+        p_before, p_after = (
+            passes.posterior(z, Classifier.of(w, self.solver.temperature, device))
+            for w in (before, after)
+        )
+        return float((p_after - p_before).abs().max())
+
     def _shift(self, sums: Tensor) -> Tensor:
         """What the q-step takes off each class, to the base 2, see [Q-STEP]."""
         log_share = sums.clamp(min=_SMALLEST).log2()

@@ -36,6 +36,12 @@ class Classifier:
         return x.sub_(x.amax(1, keepdim=True))
 
 
+def posterior(z: Tensor, classifier: Classifier) -> Tensor:
+    """Probabilities of the classes, shape ``(row, class)``."""
+    p = classifier.exponents(z).exp2_()
+    return p.mul_(p.sum(1, keepdim=True).reciprocal_())
+
+
 def class_sums(z: Tensor, classifier: Classifier, power: float) -> Tensor:
     r"""Return :math:`\sum_i p_{ik}^{1+\alpha}` over the rows of a chunk, float64, ``(class,)``."""
     x = classifier.exponents(z)
@@ -64,8 +70,7 @@ def support_moments(z: Tensor, y: Tensor, classifier: Classifier) -> Tensor:
 
     Shape ``(class, dim + 2)``, float64.
     """
-    p = classifier.exponents(z).exp2_()
-    p.mul_(p.sum(1, keepdim=True).reciprocal_())
+    p = posterior(z, classifier)
     one_hot = torch.zeros_like(p).scatter_(1, y.unsqueeze(1), 1.0)
     sums = torch.stack((p.sum(0), one_hot.sum(0)), dim=1)
     return torch.cat((one_hot.sub_(p).T @ z, sums), dim=1).double()
@@ -73,12 +78,10 @@ def support_moments(z: Tensor, y: Tensor, classifier: Classifier) -> Tensor:
 
 def prediction_sums(z: Tensor, classifier: Classifier) -> Tensor:
     r"""Return :math:`\sum_i p_{ik}` over the rows of a chunk, float64, ``(class,)``."""
-    p = classifier.exponents(z).exp2_()
-    return (p.sum(1).reciprocal_() @ p).double()
+    return posterior(z, classifier).sum(0).double()
 
 
 def best_classes(z: Tensor, classifier: Classifier) -> tuple[Tensor, Tensor, Tensor]:
     """Label, its probability, and how far the next one is behind, of every row; on the CPU."""
-    p = classifier.exponents(z).exp2_()
-    top, place = p.mul_(p.sum(1, keepdim=True).reciprocal_()).topk(2, dim=1)
+    top, place = posterior(z, classifier).topk(2, dim=1)
     return place[:, 0].int().cpu(), top[:, 0].cpu(), (top[:, 0] - top[:, 1]).cpu()

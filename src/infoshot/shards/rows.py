@@ -57,7 +57,8 @@ class Rows:
         def on_chunk(which: tuple[Piece, range]) -> tuple[int, Result]:
             piece, chunk = which
             some = slice(chunk.start, chunk.stop)
-            given = [self._unit_rows(piece, some)]
+            z = piece.rows[some].to(self.device, torch.float32, copy=True)
+            given = [unit_rows(z, piece.name, chunk)]
             if piece.labels is not None:
                 given.append(piece.labels[some].to(self.device))
             with torch.inference_mode():
@@ -65,21 +66,24 @@ class Rows:
 
         return map_chunks(on_chunk, chunks, self.n_threads, split_single=False)
 
-    def _unit_rows(self, piece: Piece, some: slice) -> Tensor:
-        z = piece.rows[some].to(self.device, torch.float32, copy=True)
-        length = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-        # A value that is no number makes the length none: looking costs next to nothing.
-        if not bool(((length > 0) & (length < torch.inf)).all()):
-            raise _complaint(piece.name, some.start, z)
-        return z.div_(length)
 
+def unit_rows(z: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
+    """Scale rows to unit length, in place; ``numbers`` are what they are called in ``name``.
 
-def _complaint(name: str, first: int, z: Tensor) -> DataError:
-    """What is wrong with rows that cannot be scaled to unit length."""
-    for wrong, what in (
-        (~z.isfinite().all(1), "has values that are not finite"),
-        ((z == 0).all(1), "is all zero, which has no direction"),
-    ):
-        if wrong.any():
-            return DataError(f"{name}: row {first + int(wrong.nonzero()[0])} {what}.")
-    return DataError(f"{name}: from row {first} on features are too large to be squared.")
+    Raises
+    ------
+    DataError
+        If a row is not finite or has no direction; the sentence names it.
+    """
+    length = torch.linalg.vector_norm(z, dim=1, keepdim=True)
+    # A value that is no number makes the length none: looking costs next to nothing.
+    if not bool(((length > 0) & (length < torch.inf)).all()):
+        for wrong, what in (
+            (~z.isfinite().all(1), "has values that are not finite"),
+            ((z == 0).all(1), "is all zero, which has no direction"),
+            (length.squeeze(1).isinf(), "has values that are too large to be squared"),
+        ):
+            if wrong.any():
+                number = numbers[int(wrong.nonzero()[0])]
+                raise DataError(f"{name}: row {number} {what}.")
+    return z.div_(length)

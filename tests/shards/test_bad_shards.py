@@ -1,0 +1,229 @@
+"""What is wrong with a file is said in one sentence that names it, and what is finished stays."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from infoshot import DataError, InvalidArgumentError
+from infoshot.features import write_features
+from infoshot.shards import find_shards, solve_shards
+from infoshot.shards.files import open_shard
+from infoshot.solvers import METHODS
+from infoshot.types import FeatureTable
+from tests.label.commands import run
+from tests.shards.conftest import make_shards
+
+METHOD = METHODS["tim-adm"].with_settings({"n_steps": 3})
+
+
+@pytest.fixture
+def good(tmp_path):
+    return make_shards(tmp_path)
+
+
+def add(good, name, rows):
+    path = good.queries / name
+    if name.endswith(".npy"):
+        np.save(path, rows)
+    else:
+        save_file({"features": rows}, path)
+    return path
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def with_value(value, row):
+    rows = torch.ones(9, 24)
+    rows[row] = value
+    return rows
+
+
+def break_header(good):
+    (good.queries / "x.safetensors").write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00{not json....}")
+
+
+CASES = {
+    "cut safetensors": (
+        lambda good: cut(add(good, "x.safetensors", torch.ones(9, 24))),
+        "x.safetensors: truncated; 9 rows of 24 features need",
+    ),
+    "cut npy": (
+        lambda good: cut(add(good, "x.npy", np.ones((9, 24), np.float32))),
+        "x.npy: truncated; 9 rows of 24 features need",
+    ),
+    "no header": (break_header, "x.safetensors: truncated, damaged or of another format"),
+    "no bytes": (
+        lambda good: (good.queries / "x.npy").write_bytes(b""),
+        "x.npy: truncated, damaged or of another format",
+    ),
+    "other tensor": (
+        lambda good: save_file({"f": torch.ones(2, 24)}, good.queries / "x.safetensors"),
+        "x.safetensors: truncated, damaged or of another format (no tensor 'features', found f)",
+    ),
+    "other width": (
+        lambda good: add(good, "x.npy", np.ones((9, 23), np.float32)),
+        "x.npy: has 23 features per row, but part0.safetensors has 24.",
+    ),
+    "float64": (
+        lambda good: add(good, "x.npy", np.ones((9, 24))),
+        "x.npy: features are float64 [9, 24]; a shard is",
+    ),
+    "whole numbers": (
+        lambda good: add(good, "x.safetensors", torch.ones(9, 24, dtype=torch.int32)),
+        "a shard is safetensors with features",
+    ),
+    "pickled": (
+        lambda good: np.save(good.queries / "x.npy", np.array([{}], object), allow_pickle=True),
+        "x.npy: features are object [1]; a shard is",
+    ),
+    "columns first": (
+        lambda good: np.save(good.queries / "x.npy", np.ones((24, 9), np.float32).T),
+        "columns first",
+    ),
+    "NaN": (
+        lambda good: add(good, "x.safetensors", with_value(torch.nan, 4)),
+        "x.safetensors: row 4 has values that are not finite.",
+    ),
+    "infinite": (
+        lambda good: add(good, "x.safetensors", with_value(torch.inf, 8)),
+        "x.safetensors: row 8 has values that are not finite.",
+    ),
+    "all zero": (
+        lambda good: add(good, "x.safetensors", with_value(0.0, 2)),
+        "x.safetensors: row 2 is all zero, which has no direction.",
+    ),
+    "same name": (
+        lambda good: add(good, "part0.npy", np.ones((9, 24), np.float32)),
+        "has the same name; their results would be in one file.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_shards_are_named(good, tmp_path, case):
+    spoil, sentence = CASES[case]
+    spoil(good)
+    with pytest.raises(DataError) as error:
+        solve_shards(good.support, good.queries, tmp_path / "out", method=METHOD)
+    assert sentence in str(error.value)
+    assert str(good.queries) in str(error.value)
+    assert not (tmp_path / "out" / "run.json").exists()
+
+
+def test_columns_first_and_other_byte_orders_are_not_misread(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(12, dtype=">f4").reshape(3, 4))
+    with pytest.raises(DataError, match=r"x.npy: features are >f4"):
+        open_shard(tmp_path / "x.npy")
+    np.save(tmp_path / "x.npy", np.arange(12, dtype="<f2").reshape(3, 4))
+    assert open_shard(tmp_path / "x.npy").rows().tolist()[2] == [8, 9, 10, 11]
+
+
+def test_missing_and_empty_folders_are_named(good, tmp_path):
+    with pytest.raises(DataError, match="there is no such folder of shards"):
+        find_shards(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="there are no shards in it"):
+        find_shards(tmp_path / "empty")
+    np.save(tmp_path / "empty" / "x.npy", np.ones((0, 24), np.float32))
+    with pytest.raises(DataError, match="all shards are empty"):
+        find_shards(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "sentence"),
+    [
+        ([0, 0, 2], (), "s.safetensors: class '1' has no labelled row."),
+        ([0, 1, 1], ("cat", "dog", "eel", "fox"), "class 'eel' (and 1 more classes) has no"),
+        ([0, 0, 0], (), "at least two classes"),
+        ([-1, -1, -1], (), "at least two classes"),
+    ],
+)
+def test_classes_without_rows_are_named(good, tmp_path, labels, names, sentence):
+    table = FeatureTable(torch.ones(3, 24), torch.tensor(labels), None, names)
+    write_features(tmp_path / "s.safetensors", table)
+    with pytest.raises(DataError) as error:
+        solve_shards(tmp_path / "s.safetensors", good.queries, tmp_path / "out")
+    assert sentence in str(error.value)
+
+
+def test_widths_of_support_and_shards_must_be_the_same(good, tmp_path):
+    write_features(
+        tmp_path / "s.safetensors", FeatureTable(torch.ones(2, 5), torch.arange(2), None)
+    )
+    with pytest.raises(DataError, match=r"has 24 features per row, but s.safetensors has 5"):
+        solve_shards(tmp_path / "s.safetensors", good.queries, tmp_path / "out")
+
+
+def test_other_methods_and_settings_are_refused(good, tmp_path):
+    for method in (METHODS["prototype"], METHODS["tim-gd"]):
+        with pytest.raises(InvalidArgumentError, match="one of tim-adm, tim-auto"):
+            solve_shards(good.support, good.queries, tmp_path / "out", method=method)
+    soft = METHODS["tim-adm"].with_settings({"linearized": False})
+    with pytest.raises(InvalidArgumentError, match="linearized=True only"):
+        solve_shards(good.support, good.queries, tmp_path / "out", method=soft)
+
+
+def test_another_solve_is_replaced_only_by_force(good, tmp_path):
+    out = tmp_path / "out"
+    solve_shards(good.support, good.queries, out, method=METHOD)
+    other = METHOD.with_settings({"temperature": 3.0})
+    with pytest.raises(DataError, match="of another solve; --force replaces it"):
+        solve_shards(good.support, good.queries, out, method=other)
+    before = load_file(out / "labels" / "part0.safetensors")["confidence"]
+    solve_shards(good.support, good.queries, out, method=other, force=True)
+    assert not torch.equal(load_file(out / "labels" / "part0.safetensors")["confidence"], before)
+
+
+def test_a_full_disk_is_said_and_what_was_finished_stays(good, tmp_path, monkeypatch):
+    """Writing fails after two shards; the next call writes the others only."""
+    from infoshot.shards import labels
+
+    write, n_written = labels.write_atomically, 0
+
+    def full(path, content):
+        nonlocal n_written
+        n_written += 1
+        if n_written > 2:
+            raise DataError(f"{path}: cannot be written (No space left on device).")
+        write(path, content)
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(labels, "write_atomically", full)
+    with pytest.raises(DataError, match=r"part2.safetensors: cannot be written \(No space left"):
+        solve_shards(good.support, good.queries, out, method=METHOD)
+    finished = {path: path.stat().st_mtime_ns for path in (out / "labels").iterdir()}
+    assert sorted(path.name for path in finished) == ["part0.safetensors", "part1.safetensors"]
+    monkeypatch.setattr(labels, "write_atomically", write)
+    summary = solve_shards(good.support, good.queries, out, method=METHOD)
+    assert summary.seconds_per_step is None  # no iteration was taken again
+    assert len(list((out / "labels").iterdir())) == 5
+    assert all(path.stat().st_mtime_ns == time for path, time in finished.items())
+
+
+def test_damaged_labels_are_made_again(good, tmp_path):
+    out = tmp_path / "out"
+    solve_shards(good.support, good.queries, out, method=METHOD)
+    path = out / "labels" / "part0.safetensors"
+    whole = path.read_bytes()
+    for damage in (b"", whole[:100], b"x" * 50):
+        path.write_bytes(damage)
+        solve_shards(good.support, good.queries, out, method=METHOD)
+        assert path.read_bytes() == whole
+
+
+def test_command_says_it_in_one_sentence(good, tmp_path):
+    arguments = ("--support", good.support, "--queries", good.queries, "--out", tmp_path / "out")
+    for more, sentence in (
+        (("--prior", "a=1"), "--prior must name every class once"),
+        (("--method", "tim-auto", "--prior", "a=1"), "cannot use a --prior"),
+        (("--method", "tim-adm,tim-auto"), "must be one method"),
+        (("--set", "n_steps=0"), "n_steps"),
+        (("--tolerance", "-1"), "tolerance"),
+    ):
+        result = run("solve-shards", *arguments, *more)
+        assert result.exit_code == 2, result.output
+        assert sentence in result.stderr
+        assert "Traceback" not in result.stderr
