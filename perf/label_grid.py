@@ -17,7 +17,7 @@ from infoshot.environment import environment
 
 BATCHES = (4, 8, 16, 32, 64)
 SECONDS = 4.0
-DEFAULT = {"processes": 1, "lanes": 2, "threads": 1, "batch": 8, "channels_last": True}
+DEFAULT = {"processes": 1, "lanes": 2, "threads": 1, "batch": 4, "channels_last": True}
 
 
 def images_per_second(lanes, threads, batch, channels_last):

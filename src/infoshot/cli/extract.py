@@ -45,7 +45,7 @@ def extract(
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
     device: given.Device = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Images per pass; default: 8 on a CPU, else 256.")
+        int | None, typer.Option(help="Images per pass; default: 4 on a CPU, else 256.")
     ] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep features here between runs.")] = None,
     skip_broken: given.SkipBroken = False,

@@ -40,7 +40,7 @@ class Extraction:
     """How features are made of images.
 
     ``resize`` and ``crop`` are pixels; ``None`` takes what the backbone wants. ``batch_size``
-    images make a pass; ``None``: 8 on a CPU, where larger batches leave the cache, 256 elsewhere.
+    images make a pass; ``None``: 4 on a CPU, where larger batches leave the cache, 256 elsewhere.
     ``n_workers`` decode images while the network works. Only ``resize`` and ``crop`` change the
     features; ``batch_size`` and ``device`` may round them differently.
     """
@@ -55,7 +55,7 @@ class Extraction:
         """Return the batch size that is used."""
         if self.batch_size is not None:
             return self.batch_size
-        return 8 if torch.device(self.device).type == "cpu" else 256
+        return 4 if torch.device(self.device).type == "cpu" else 256
 
     def sizes(self, checkpoint: Checkpoint) -> tuple[int, int]:
         """Return ``resize`` and ``crop`` for this backbone.

@@ -66,8 +66,8 @@ def _trust(outcome: Outcome) -> list[Part]:
             f"Each of {len(held)} examples was labelled once as if it were a photo: {share:.0%} "
             f"came out right (95% interval {low:.0%} to {high:.0%}). Each was labelled with fewer "
             "examples than the photos were, so this is cautious, the more so the fewer examples "
-            "there are; and it tells of photos that look like the examples. infoshot audit draws "
-            "photos to check by hand."
+            "there are; and it holds for photos that belong to one of the classes. infoshot audit "
+            "draws photos to check by hand."
         )
     else:
         sentences.append("One example per class: none could be held out to estimate the accuracy.")
@@ -94,7 +94,7 @@ def _examples_to_check(outcome: Outcome) -> list[Section]:
         Thumbnail(
             jpeg,
             f"{example.image.path}, an example of {example.label}",
-            f"given as {example.label}, looks like {guess}: {example.image.path[-40:]}",
+            f"given as {example.label}, looks like {guess}: {_name(example.image.path)}",
         )
         for example, guess in outcome.odd_examples()[:_DOUBTFUL]
         if (jpeg := _small(example.image.file)) is not None
@@ -182,10 +182,15 @@ def _thumbnails(photos: Sequence[PhotoLabel]) -> list[Thumbnail]:
             Thumbnail(
                 jpeg,
                 f"{photo.path}, labelled {label}",
-                f"{_judgement(photo, label)}: {photo.path[-40:]}",
+                f"{_judgement(photo, label)}: {_name(photo.path)}",
             )
         )
     return found
+
+
+def _name(path: str) -> str:
+    """The last part of a path, or the end of it."""
+    return path.rstrip("/").rpartition("/")[2][-40:]
 
 
 def _judgement(photo: PhotoLabel, label: str) -> str:

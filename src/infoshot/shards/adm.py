@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from infoshot.distributed import ALONE, Ranks
-from infoshot.shards import passes
+from infoshot.shards import half, passes
 from infoshot.shards.passes import Classifier
 from infoshot.shards.rows import Rows
 from infoshot.solvers import TimAdm
@@ -46,13 +46,12 @@ class ShardedAdm:
 
     def step(self, w: Tensor) -> Tensor:
         """Class weights after one more iteration."""
-        solver, power = self.solver, 1 + self.solver.conditional_entropy_weight
-        classifier = Classifier.of(w, solver.temperature, self.queries.device)
-        sums = self._over_queries(partial(passes.class_sums, classifier=classifier, power=power), w)
-        moments = partial(
-            passes.query_moments, classifier=classifier, power=power, shift=self._shift(sums)
-        )
-        total = self._over_queries(moments, w, start=self._over_support(classifier))
+        solver, kit = self.solver, half if self.queries.as_stored else passes
+        classifier = kit.Classifier.of(w, solver.temperature, self.queries.device)
+        how = {"classifier": classifier, "power": 1 + solver.conditional_entropy_weight}
+        sums = self._over_queries(partial(kit.class_sums, **how), w)
+        moments = partial(kit.query_moments, **how, shift=self._shift(sums))
+        total = self._over_queries(moments, w, start=self._over_support(w))
         moved, a, c = total[:, :-2], total[:, -2:-1], total[:, -1:]
         updated = (a * w + moved) / c
         # Without support in the objective a class that no query is near to stays where it is.
@@ -84,17 +83,17 @@ class ShardedAdm:
         beta = self.solver.marginal_entropy_weight
         return (log_share * (beta / (1 + beta))).float().to(self.queries.device)
 
-    def _over_support(self, classifier: Classifier) -> Tensor:
+    def _over_support(self, w: Tensor) -> Tensor:
         """Moments of the support of this process, weighted as a query is weighted by one."""
         weight = self.solver.support_weight(self.n_support, self.n_queries)
-        n_classes, dim = classifier.weights.shape
-        total = classifier.weights.new_zeros(n_classes, dim + 2, dtype=torch.float64)
+        classifier = Classifier.of(w, self.solver.temperature, self.support.device)
+        total = w.new_zeros(len(w), w.shape[1] + 2, device=self.support.device)
         for _, part in self.support.map(partial(passes.support_moments, classifier=classifier)):
             total += part
         return total * weight
 
     def _over_queries(
-        self, work: Callable[[Tensor], Tensor], w: Tensor, start: Tensor | None = None
+        self, work: Callable[..., Tensor], w: Tensor, start: Tensor | None = None
     ) -> Tensor:
         """Sum over the queries of all processes, beside what each of them starts from."""
         total = w.new_zeros(len(w), device=self.queries.device) if start is None else start

@@ -18,15 +18,16 @@ from infoshot.distributed import ALONE, Ranks
 from infoshot.environment import environment
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features import digest
+from infoshot.shards import half
 from infoshot.shards.adm import ShardedAdm
 from infoshot.shards.files import Shard, find_shards
 from infoshot.shards.guard import decide_balance, sample_size
 from infoshot.shards.labels import known_counts, label_shard, labels_path
 from infoshot.shards.passes import Classifier
 from infoshot.shards.progress import STATE_NAME, Progress, read_progress
-from infoshot.shards.rows import Piece, Rows, unit_rows
+from infoshot.shards.rows import Piece, Rows, inverse_lengths
 from infoshot.shards.support import Support, read_support
-from infoshot.solvers import Method, TimAdm, TimAuto, balance, method_by_name
+from infoshot.solvers import Method, TimAdm, TimAuto, balance, kernels, method_by_name
 from infoshot.solvers.baselines.prototype import shrunken
 from infoshot.types import TaskBatch
 
@@ -204,7 +205,7 @@ class _Job:
         adm = ShardedAdm(
             solver=solver,
             support=self._rows([Piece("", self.support.z[shares], self.support.y[shares])]),
-            queries=self._rows(self._pieces()),
+            queries=self._queries(),
             n_support=len(self.support.z),
             n_queries=self.n_queries,
             ranks=self.ranks,
@@ -304,19 +305,29 @@ class _Job:
         for shard in self.shards:
             own = wanted[(wanted >= first) & (wanted < first + shard.n_rows)] - first
             z = shard.rows()[own].float()
-            some.append(unit_rows(z, str(shard.path), own.tolist()))
+            some.append(z * inverse_lengths(z, str(shard.path), own.tolist()))
             first += shard.n_rows
         return torch.cat(some)
 
-    def _pieces(self) -> list[Piece]:
-        """Own shards; on a GPU as they are in its memory, if they fit."""
-        own = [Piece(str(shard.path), shard.rows()) for shard in dealt_out(self.shards, self.ranks)]
-        if self.ranks.device == "cpu":
-            return own
-        free, _ = torch.cuda.mem_get_info(self.ranks.device)
-        if sum(piece.rows.nbytes for piece in own) > _SHARE_OF_GPU * free:
-            return own
-        return [dataclasses.replace(p, rows=p.rows.to(self.ranks.device)) for p in own]
+    def _queries(self) -> Rows:
+        """Own shards; on a GPU in its memory if they fit, in float16 if they are."""
+        own = dealt_out(self.shards, self.ranks)
+        rows = self._rows([Piece(str(shard.path), shard.rows()) for shard in own])
+        device = self.ranks.device
+        if device == "cpu":
+            return rows
+        halves = all(shard.dtype.itemsize == 2 for shard in own)
+        fast = halves and len(self.support.names) <= half.MOST_CLASSES
+        fast = fast and kernels.available(torch.device(device))
+        free, _ = torch.cuda.mem_get_info(device)
+        if sum(piece.rows.nbytes for piece in rows.pieces) > _SHARE_OF_GPU * free:
+            return dataclasses.replace(rows, as_stored=fast)
+        pieces = []
+        for piece in rows.pieces:
+            z = piece.rows.to(device)
+            inverse = inverse_lengths(z, piece.name, range(len(z))) if fast else None
+            pieces.append(dataclasses.replace(piece, rows=z, inverse=inverse))
+        return dataclasses.replace(rows, pieces=pieces, as_stored=fast)
 
     def _rows(self, pieces: list[Piece]) -> Rows:
         n_classes, dim = len(self.support.names), self.support.z.shape[1]

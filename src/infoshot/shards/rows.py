@@ -15,21 +15,29 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Rows that lie together with their labels, if any; ``name`` is for complaints."""
+    """Rows that lie together, with their labels if any; ``name`` is for complaints.
+
+    ``inverse`` is one over their lengths, ``(row, 1)``, where that is known.
+    """
 
     name: str
     rows: Tensor
     labels: Tensor | None = None
+    inverse: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Pieces of rows, computed ``chunk_size`` at a time on a device, by some threads on a CPU."""
+    """Pieces of rows, computed ``chunk_size`` at a time on a device, by some threads on a CPU.
+
+    ``as_stored``: rows are not scaled, and one over their lengths comes with them.
+    """
 
     pieces: Sequence[Piece]
     chunk_size: int
     device: str = "cpu"
     n_threads: int = 1
+    as_stored: bool = False
 
     def __len__(self) -> int:
         return sum(len(piece.rows) for piece in self.pieces)
@@ -37,7 +45,8 @@ class Rows:
     def map(self, work: Callable[..., Result]) -> Iterator[tuple[int, Result]]:
         """Apply ``work`` to the rows of every chunk, in order; it may write into them.
 
-        Rows are float32 and of unit length; labels come with them if there are any.
+        Rows are float32 and of unit length, unless they are ``as_stored``; labels come with them
+        if there are any.
 
         Yields
         ------
@@ -55,35 +64,49 @@ class Rows:
         )
 
         def on_chunk(which: tuple[Piece, range]) -> tuple[int, Result]:
-            piece, chunk = which
-            some = slice(chunk.start, chunk.stop)
-            z = piece.rows[some].to(self.device, torch.float32, copy=True)
-            given = [unit_rows(z, piece.name, chunk)]
-            if piece.labels is not None:
-                given.append(piece.labels[some].to(self.device))
             with torch.inference_mode():
-                return len(chunk), work(*given)
+                return len(which[1]), work(*self._given(*which))
 
         return map_chunks(on_chunk, chunks, self.n_threads, split_single=False)
 
+    def _given(self, piece: Piece, chunk: range) -> list[Tensor]:
+        """What work gets of a chunk."""
+        some = slice(chunk.start, chunk.stop)
+        if self.as_stored:
+            z, inverse = piece.rows[some].to(self.device), piece.inverse
+            return [z, inverse_lengths(z, piece.name, chunk) if inverse is None else inverse[some]]
+        z = piece.rows[some].to(self.device, torch.float32, copy=True)
+        given = [z.mul_(inverse_lengths(z, piece.name, chunk))]
+        if piece.labels is not None:
+            given.append(piece.labels[some].to(self.device))
+        return given
 
-def unit_rows(z: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
-    """Scale rows to unit length, in place; ``numbers`` are what they are called in ``name``.
+
+def inverse_lengths(z: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
+    """One over the lengths of rows, float32, ``(row, 1)``.
+
+    Parameters
+    ----------
+    z
+        The rows, ``(row, dim)``.
+    name, numbers
+        The file they are from, and what they are called there.
 
     Raises
     ------
     DataError
         If a row is not finite or has no direction; the sentence names it.
     """
-    length = torch.linalg.vector_norm(z, dim=1, keepdim=True)
+    length: Tensor = torch.linalg.vector_norm(z, dim=1, keepdim=True, dtype=torch.float32)
     # A value that is no number makes the length none: looking costs next to nothing.
     if not bool(((length > 0) & (length < torch.inf)).all()):
         for wrong, what in (
             (~z.isfinite().all(1), "has values that are not finite"),
             ((z == 0).all(1), "is all zero, which has no direction"),
+            (length.squeeze(1) == 0, "has values that are too small to be squared"),
             (length.squeeze(1).isinf(), "has values that are too large to be squared"),
         ):
             if wrong.any():
                 number = numbers[int(wrong.nonzero()[0])]
                 raise DataError(f"{name}: row {number} {what}.")
-    return z.div_(length)
+    return length.reciprocal_()

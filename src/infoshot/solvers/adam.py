@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infoshot.solvers.base import State
 
-_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # the recommended values
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # the recommended values
 
 
 @dataclass(eq=False, kw_only=True)
@@ -32,10 +32,13 @@ class AdamState(State):
     def descend(self, gradient: Tensor, learning_rate: float) -> None:
         """Move the weights one step against the gradient."""
         self.n_descents += 1
-        self.mean.lerp_(gradient, 1 - _BETA1)
-        self.square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
-        # The bias corrections of both means, moved into the step size and epsilon.
-        root = math.sqrt(1 - _BETA2**self.n_descents)
-        rate = learning_rate * root / (1 - _BETA1**self.n_descents)
-        scale = self.square.sqrt().add_(_EPSILON * root)
-        self.weights.addcdiv_(self.mean, scale, value=-rate)
+        self.mean.lerp_(gradient, 1 - BETA1)
+        self.square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+        rate, epsilon = corrected(self.n_descents, learning_rate)
+        self.weights.addcdiv_(self.mean, self.square.sqrt().add_(epsilon), value=-rate)
+
+
+def corrected(n_descents: int, learning_rate: float) -> tuple[float, float]:
+    """Step size and epsilon of a step, with the bias corrections of both means moved into them."""
+    root = math.sqrt(1 - BETA2**n_descents)
+    return learning_rate * root / (1 - BETA1**n_descents), EPSILON * root

@@ -106,6 +106,12 @@ class Solver(ABC, Generic[StateT]):
         """One iteration for all tasks; it may write into ``state``, never into ``task``."""
         return state
 
+    def advance(self, task: TaskBatch, state: StateT, n_steps: int) -> StateT:
+        """Take many steps, without a look at what is between them."""
+        for _ in range(n_steps):
+            state = self.step(task, state)
+        return state
+
     @abstractmethod
     def log_posterior(self, task: TaskBatch, state: StateT) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""

@@ -125,6 +125,11 @@ def _solve_chunk(
     ended: list[tuple[Tensor, Solution]] = []
     state = _watch(partial(solver.init, task), solver, 0, task, ids, hooks)
     n_steps = solver.planned_steps(task)
+    if not hooks and solver.tolerance is None:  # nobody looks at single steps
+        state = solver.advance(task, state, n_steps)
+        return _in_order(
+            [(ids, _finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS))], dtype
+        )
     for step in range(1, n_steps + 1):
         before = state.posterior
         state = _watch(partial(solver.step, task, state), solver, step, task, ids, hooks)

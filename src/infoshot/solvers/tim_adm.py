@@ -27,6 +27,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
+from infoshot.solvers import kernels
 from infoshot.solvers.base import State
 from infoshot.solvers.objective import class_logits, class_means, class_rows
 from infoshot.solvers.tim import TimSolver
@@ -133,6 +134,28 @@ class TimAdm(TimSolver[AdmState]):
         state.weights.mul_(keep).addcmul_(moved, share, value=-1)
         return state
 
+    def advance(self, task: TaskBatch, state: AdmState, n_steps: int) -> AdmState:
+        """Take many steps, in one launch where there is a kernel for it."""
+        if not self._has_kernel(task, state):
+            return super().advance(task, state, n_steps)
+        from infoshot.solvers.kernels.adm import adm_steps
+
+        state.weights = state.weights.contiguous()
+        adm_steps(
+            state.basis,
+            state.weights,
+            state.y_scaled,
+            state.y_count,
+            state.log_prior,
+            state.balance,
+            n_steps=n_steps,
+            sharpness=1 + self.conditional_entropy_weight,
+            sigma=self.support_weight(task.n_sup, task.n_qry),
+            step_size=self.step_size(),
+            linearized=self.linearized,
+        )
+        return state
+
     def log_posterior(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
         logits = self._logits(state)[:, :, task.n_sup :]
@@ -170,6 +193,14 @@ class TimAdm(TimSolver[AdmState]):
             return self.form == "gram"
         n, steps = task.n_sup + task.n_qry, self.n_steps * task.n_way
         return n * n * (task.dim + 2 * steps) < 4 * n * task.dim * steps
+
+    def _has_kernel(self, task: TaskBatch, state: AdmState) -> bool:
+        """Whether steps need not leave the GPU; a tolerance needs the posterior of each."""
+        return (
+            state.gram_form
+            and self.tolerance is None
+            and kernels.takes(state.basis, task.n_sup + task.n_qry, task.n_way)
+        )
 
     def _logits(self, state: AdmState) -> Tensor:
         """Scores with classes as rows, ``(task, class, sample)``, see [POSTERIOR]."""

@@ -23,10 +23,8 @@ suggested, below it is left to the queries. This method finds the weight for eac
 With fewer than two queries per class there is nothing to learn from them together: each gets the
 nearest shrunken class mean. Probabilities are reported at temperatures of their own, at which they
 are calibrated best: below that of the solve, and the higher the more examples there are. A query's
-outlier score is its squared distance from the nearest prototype.
-
-New samples are classified by the prototypes alone; a query's own probabilities also know its
-neighbours, so the two can differ.
+outlier score is its squared distance from the nearest prototype. New samples are classified by the
+prototypes alone; a query's own probabilities also know its neighbours, so the two can differ.
 
 It assumes nothing about class frequencies, knows no query label and no class count. All constants
 were chosen on the validation classes of mini-ImageNet; ``docs/tim-auto.md`` has the experiments,
@@ -130,7 +128,11 @@ class TimAuto(Solver[_AutoState]):
 
     def step(self, task: TaskBatch, state: _AutoState) -> _AutoState:
         """One step of TIM-ADM with the weight that was decided."""
-        self._adm.step(task, state)
+        return self.advance(task, state, 1)
+
+    def advance(self, task: TaskBatch, state: _AutoState, n_steps: int) -> _AutoState:
+        """Take many steps of TIM-ADM."""
+        self._adm.advance(task, state, n_steps)
         return state
 
     def log_posterior(self, task: TaskBatch, state: _AutoState) -> Tensor:
@@ -217,8 +219,7 @@ class TimAuto(Solver[_AutoState]):
     def _rehearse(self, task: TaskBatch, start: AdmState, beta: float) -> Tensor:
         """Mean prediction over the queries after some steps with this weight."""
         state = dataclasses.replace(start, weights=start.weights.clone(), balance=beta / (1 + beta))
-        for _ in range(self.n_rehearsal_steps):
-            state = self._adm.step(task, state)
+        state = self._adm.advance(task, state, self.n_rehearsal_steps)
         return self._adm.log_posterior(task, state).exp().mean(1)
 
 

@@ -13,6 +13,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import final
 
+from infoshot.solvers import kernels
+from infoshot.solvers.adam import corrected
 from infoshot.solvers.descent import DescentSolver, DescentState
 from infoshot.solvers.tim import TimSolver
 from infoshot.types import TaskBatch
@@ -39,3 +41,28 @@ class TimGd(DescentSolver, TimSolver[DescentState]):
     def init(self, task: TaskBatch) -> DescentState:
         """Start from class means, knowing the prior."""
         return dataclasses.replace(super().init(task), log_prior=self.log_prior(task))
+
+    def advance(self, task: TaskBatch, state: DescentState, n_steps: int) -> DescentState:
+        """Take many steps, in one launch where there is a kernel for it."""
+        n_samples = task.n_sup + task.n_qry
+        if self.tolerance is not None or not kernels.takes(state.z, n_samples, task.n_way):
+            return super().advance(task, state, n_steps)
+        from infoshot.solvers.kernels.descent import descent_steps
+
+        steps = range(state.n_descents + 1, state.n_descents + n_steps + 1)
+        rates = [corrected(step, self.learning_rate) for step in steps]
+        descent_steps(
+            state.z,
+            state.y,
+            state.weights,
+            state.mean,
+            state.square,
+            state.log_prior,
+            state.z.new_tensor(rates),
+            temperature=self.temperature,
+            cross_entropy_weight=self.cross_entropy_weight,
+            marginal_entropy_weight=self.marginal_entropy_weight,
+            conditional_entropy_weight=self.conditional_entropy_weight,
+        )
+        state.n_descents += n_steps
+        return state

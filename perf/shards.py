@@ -1,0 +1,175 @@
+"""TIM-ADM over shards against three bare matrix products over the same chunks, and its memory.
+
+python -m perf.shards [--rows 500000 1000000 2000000] [--dim 128] [--classes 100] [--steps 20]
+    [--device cpu] [--json results/shards.json]
+
+Every size runs in a process of its own: features in float16 on disk, the command's own function,
+then three products per chunk of rows with the same reading, conversion and scaling. Memory is what
+the process owns (``RssAnon``), pages that are mapped from files left out, beside what importing
+took.
+"""
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from infoshot.environment import environment
+
+SHARDS = 8
+
+
+def make(folder, n_rows, dim, n_classes, device):
+    """Gaussian classes on the sphere, five labelled rows each."""
+    from infoshot.features import write_features
+    from infoshot.types import FeatureTable
+
+    generator = torch.Generator(device).manual_seed(0)
+
+    def unit(*shape):
+        rows = torch.randn(*shape, device=device, generator=generator)
+        return torch.nn.functional.normalize(rows, dim=1)
+
+    centres = unit(n_classes, dim)
+
+    def draw(labels):
+        noise = unit(len(labels), dim)
+        return torch.nn.functional.normalize(centres[labels] + noise, dim=1).half().cpu()
+
+    y_sup = torch.arange(n_classes, device=device).repeat(5)
+    table = FeatureTable(draw(y_sup), y_sup.cpu(), None)
+    write_features(folder / "support.safetensors", table)
+    (folder / "queries").mkdir()
+    for number in range(SHARDS):
+        n_own = n_rows // SHARDS
+        labels = torch.randint(n_classes, (n_own,), device=device, generator=generator)
+        rows = torch.cat([draw(part) for part in labels.split(250_000)])
+        save_file({"features": rows}, folder / "queries" / f"{number:03}.safetensors")
+
+
+def own_memory():
+    """Bytes that belong to this process alone."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+class Peak:
+    """Looks at the memory every few milliseconds."""
+
+    def __enter__(self):
+        self.before = self.peak = own_memory()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self):
+        while not self._end.wait(0.005):
+            self.peak = max(self.peak, own_memory())
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+
+
+def bare_seconds(folder, n_classes, device):
+    """Three products over all chunks as the solve makes them."""
+    from infoshot.distributed import Ranks
+    from infoshot.shards.job import Watcher, _Job
+    from infoshot.solvers import METHODS
+
+    job = _Job.prepared(
+        folder / "support.safetensors", folder / "queries", METHODS["tim-adm"],
+        Ranks(device=device), Watcher(),
+    )  # fmt: skip
+    rows = job._queries()
+    weights = job.support.means().float().to(device)
+    if rows.as_stored:
+        weights = weights.half()
+
+    def once(z, *_):
+        return torch.mm(z, weights.T)
+
+    def twice(z, *_):
+        scores = torch.mm(z, weights.T)
+        return torch.mm(scores.T, z)
+
+    def all_chunks():
+        start = time.perf_counter()
+        for work in (once, twice):
+            for _ in rows.map(work):
+                pass
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    all_chunks()
+    return min(all_chunks() for _ in range(3))
+
+
+def run(n_rows, options, queue):
+    from infoshot.distributed import Ranks
+    from infoshot.memory import keep_freed_memory
+    from infoshot.shards import solve_shards
+    from infoshot.solvers import METHODS
+
+    keep_freed_memory()
+    device = options.device
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        make(folder, n_rows, options.dim, options.classes, device)
+        method = METHODS["tim-adm"].with_settings({"n_steps": options.steps})
+        with Peak() as memory:
+            start = time.perf_counter()
+            summary = solve_shards(
+                folder / "support.safetensors", folder / "queries", folder / "out",
+                method=method, ranks=Ranks(device=device),
+            )  # fmt: skip
+            seconds = time.perf_counter() - start
+        bare = bare_seconds(folder, options.classes, device)
+    queue.put(
+        {
+            "rows": n_rows,
+            "seconds_per_iteration": round(summary.seconds_per_step, 4),
+            "three_products": round(bare, 4),
+            "ratio": round(summary.seconds_per_step / bare, 2),
+            "seconds_in_all": round(seconds, 2),
+            "own_memory_mb": round((memory.peak - memory.before) / 2**20),
+        }
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, nargs="+", default=[500_000, 1_000_000, 2_000_000])
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--folder", help="where the shards are made")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    context, rows = multiprocessing.get_context("spawn"), []
+    for n_rows in options.rows:
+        queue = context.Queue()
+        process = context.Process(target=run, args=(n_rows, options, queue))
+        process.start()
+        rows.append(queue.get())
+        process.join()
+        print(rows[-1], flush=True)
+    if options.json:
+        about = {name: getattr(options, name) for name in ("dim", "classes", "steps", "device")}
+        text = {**about, "sizes": rows, "environment": environment(options.device)}
+        options.json.write_text(json.dumps(text, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

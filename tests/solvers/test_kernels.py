@@ -1,0 +1,191 @@
+"""Kernels take the steps that PyTorch takes; on a GPU, or with ``TRITON_INTERPRET=1`` anywhere."""
+
+import dataclasses
+import os
+
+import pytest
+import torch
+
+from infoshot import TaskBatch, TimAdm, TimAuto, TimGd, solve
+from infoshot.solvers import Solver, kernels
+from infoshot.solvers.adam import corrected
+
+pytest.importorskip("triton", exc_type=ImportError)
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+pytestmark = [
+    pytest.mark.skipif(
+        not INTERPRETED and not torch.cuda.is_available(),
+        reason="needs a GPU or TRITON_INTERPRET=1",
+    ),
+    # The interpreter's own: of its scalars, and of classes without a sample, which are left alone.
+    pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:(invalid|divide by zero).*encountered:RuntimeWarning"),
+]
+
+CLOSE = {"atol": 1e-5, "rtol": 2e-5}
+
+
+def _tasks(shots, dim=640, n_qry=75, n_tasks=2):
+    generator = torch.Generator().manual_seed(0)
+    n_way = len(shots)
+    centres = torch.randn(n_tasks, n_way, dim, generator=generator)
+    y_sup = torch.arange(n_way).repeat_interleave(torch.tensor(shots)).expand(n_tasks, -1)
+    y_qry = torch.randint(n_way, (n_qry,), generator=generator).expand(n_tasks, -1)
+    z_sup, z_qry = (
+        torch.nn.functional.normalize(
+            centres.gather(1, y.unsqueeze(-1).expand(-1, -1, dim))
+            + 2 * torch.randn(*y.shape, dim, generator=generator),
+            dim=-1,
+        ).to(DEVICE)
+        for y in (y_sup, y_qry)
+    )
+    return TaskBatch(z_sup, y_sup.contiguous().to(DEVICE), z_qry, n_way=n_way)
+
+
+def _adm_steps(solver, task, state, n_steps, **how):
+    from infoshot.solvers.kernels.adm import adm_steps
+
+    adm_steps(
+        state.basis,
+        state.weights,
+        state.y_scaled,
+        state.y_count,
+        state.log_prior,
+        state.balance,
+        n_steps=n_steps,
+        sharpness=1 + solver.conditional_entropy_weight,
+        sigma=solver.support_weight(task.n_sup, task.n_qry),
+        step_size=solver.step_size(),
+        linearized=solver.linearized,
+        **how,
+    )
+
+
+def _descent_steps(solver, state, n_steps, **how):
+    from infoshot.solvers.kernels.descent import descent_steps
+
+    descent_steps(
+        state.z,
+        state.y,
+        state.weights,
+        state.mean,
+        state.square,
+        state.log_prior,
+        state.z.new_tensor([corrected(t + 1, solver.learning_rate) for t in range(n_steps)]),
+        temperature=solver.temperature,
+        cross_entropy_weight=solver.cross_entropy_weight,
+        marginal_entropy_weight=solver.marginal_entropy_weight,
+        conditional_entropy_weight=solver.conditional_entropy_weight,
+        **how,
+    )
+
+
+def _assert_same(solver, task, state, expected):
+    torch.testing.assert_close(state.weights, expected.weights, **CLOSE)
+    torch.testing.assert_close(
+        solver.log_posterior(task, state).exp(), solver.log_posterior(task, expected).exp(), **CLOSE
+    )
+
+
+@pytest.mark.parametrize("arithmetic", ["fma", "tf32x3", "ieee"])
+@pytest.mark.parametrize(
+    ("settings", "shots", "balance"),
+    [
+        ({}, [1] * 5, None),
+        ({}, [5] * 5, None),
+        ({}, [3, 1, 2], [0.1, 0.5]),
+        ({"class_prior": (0.5, 0.3, 0.2)}, [1, 1, 1], None),
+        ({"class_prior": (5, 2, 1, 1, 1), "marginal_entropy_weight": 2}, [5] * 5, None),
+        ({"linearized": False}, [3, 1, 2], None),
+        ({"prototype_step_size": 0.5}, [1] * 5, None),
+        ({"cross_entropy_weight": 0.0, "marginal_entropy_weight": 0.0}, [3, 1, 2], None),
+    ],
+)
+def test_adm_kernel_equals_steps(settings, shots, balance, arithmetic):
+    solver, task = TimAdm(form="gram", **settings), _tasks(shots)
+    expected, state = solver.init(task), solver.init(task)
+    if balance is not None:
+        expected.balance = state.balance = torch.tensor(balance, device=DEVICE).view(-1, 1, 1)
+    for _ in range(8):
+        expected = solver.step(task, expected)
+    _adm_steps(solver, task, state, 8, arithmetic=arithmetic)
+    _assert_same(solver, task, state, expected)
+
+
+@pytest.mark.parametrize("arithmetic", ["tf32x3", "ieee"])
+@pytest.mark.parametrize(
+    ("settings", "shots", "dim"),
+    [
+        ({}, [1] * 5, 640),
+        ({}, [5] * 5, 640),
+        ({"learning_rate": 1e-3}, [3, 1, 2], 70),
+        ({"class_prior": (0.5, 0.3, 0.2), "temperature": 9}, [1, 1, 1], 70),
+        ({"cross_entropy_weight": 0, "conditional_entropy_weight": 1}, [3, 1, 2], 70),
+    ],
+)
+def test_descent_kernel_equals_steps(settings, shots, dim, arithmetic):
+    solver, task = TimGd(**settings), _tasks(shots, dim)
+    expected, state = solver.init(task), solver.init(task)
+    for _ in range(5):
+        expected = solver.step(task, expected)
+    _descent_steps(solver, state, 5, arithmetic=arithmetic)
+    _assert_same(solver, task, state, expected)
+    torch.testing.assert_close(state.mean, expected.mean, **CLOSE)
+    torch.testing.assert_close(state.square, expected.square, **CLOSE)
+
+
+@pytest.mark.parametrize("n_way", [2, 6, 16])
+@pytest.mark.parametrize("solver", [TimAdm(form="gram"), TimGd()])
+def test_any_size_that_fits(solver, n_way):
+    # Few samples and as many as fit, and no number that is a power of two.
+    for n_qry in (3, 128 - n_way):
+        task = _tasks([1] * n_way, dim=20, n_qry=n_qry)
+        expected = Solver.advance(solver, task, solver.init(task), 2)
+        state = solver.advance(task, solver.init(task), 2)
+        _assert_same(solver, task, state, expected)
+
+
+@pytest.mark.parametrize("name", ["adm", "descent"])
+def test_advance_in_parts_equals_advance_at_once(name):
+    solver = TimAdm(form="gram") if name == "adm" else TimGd()
+    task = _tasks([2, 1, 1], dim=70)
+    whole = solver.advance(task, solver.init(task), 5)
+    parts = solver.advance(task, solver.advance(task, solver.init(task), 2), 3)
+    torch.testing.assert_close(parts.weights, whole.weights, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        TimAdm(n_steps=6, form="gram"),
+        TimAuto(n_steps=4, n_rehearsal_steps=3),
+        TimGd(n_steps=6, learning_rate=1e-3),
+    ],
+)
+def test_solve_with_kernels_equals_solve_without(solver, monkeypatch):
+    task = _tasks([5] * 3)
+    launched = []
+    monkeypatch.setattr(kernels, "takes", lambda *_: launched.append(True) or True)
+    ours = solve(solver, task)
+    assert launched
+    monkeypatch.setattr(kernels, "takes", lambda *_: False)
+    plain = solve(solver, task)
+    torch.testing.assert_close(ours.probabilities, plain.probabilities, **CLOSE)
+    torch.testing.assert_close(ours.prototypes, plain.prototypes, **CLOSE)
+
+
+def test_kernels_are_for_small_tasks_in_float32():
+    z = torch.zeros(1, device=DEVICE)
+    assert kernels.takes(z, 128, 16)
+    assert not kernels.takes(z.double(), 128, 16)
+    assert not kernels.takes(z, 129, 16)
+    assert not kernels.takes(z, 128, 17)
+    assert not kernels.available(torch.device("meta"))
+
+
+def test_a_tolerance_takes_single_steps():
+    solver, task = TimAdm(form="gram", n_steps=4, tolerance=1e-9), _tasks([1] * 3, dim=70)
+    state = solver.advance(task, solver.init(task), 1)
+    assert state.posterior.isfinite().all()
+    assert dataclasses.replace(solver, tolerance=None)._has_kernel(task, state)
