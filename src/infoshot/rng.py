@@ -60,13 +60,19 @@ def choose(seed: int, stream: int, tasks: Tensor, sizes: Tensor, n: int) -> Tens
     rows = tuple(sizes.shape[1:])
     bits = random_bits(seed, stream, tasks, (*rows, 2 * n))
     # R. Floyd's sampling: in round j the new number is below size - n + j + 1; if it is taken
-    # already, the largest candidate, which cannot be, comes in its place.
-    chosen = torch.full((*sizes.shape, n), -1, dtype=torch.int64, device=sizes.device)
-    for j in range(n):
-        largest = sizes - n + j
-        new = (bits[..., j] * (largest + 1)) >> 32
-        taken = (chosen[..., :j] == new.unsqueeze(-1)).any(-1)
-        chosen[..., j] = torch.where(taken, largest, new)
+    # already, the largest candidate, which cannot be, comes in its place. It is taken if it came
+    # up before, or if it is the largest candidate of an earlier round whose own number was taken;
+    # such chains are followed in all rounds at once, twice as far each time.
+    rounds = torch.arange(n, device=sizes.device)
+    smallest = sizes.unsqueeze(-1) - n
+    new = (bits[..., :n] * (smallest + rounds + 1)) >> 32
+    taken = (new.unsqueeze(-1) == new.unsqueeze(-2)).tril_(-1).any(-1)
+    earlier = new - smallest
+    earlier = torch.where((earlier >= 0) & (earlier < rounds), earlier, rounds)
+    for _ in range((n - 1).bit_length()):
+        taken |= taken.gather(-1, earlier)
+        earlier = earlier.gather(-1, earlier)
+    chosen = torch.where(taken, smallest + rounds, new)
     # That makes every set equally likely; shuffling makes every order so.
     return chosen.gather(-1, bits[..., n:].argsort(dim=-1, stable=True))
 

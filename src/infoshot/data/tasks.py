@@ -91,8 +91,7 @@ class TaskSampler:
         within = choose(spec.seed, _SAMPLES, ids, self._sizes[classes], n_each)
         positions = self._samples[self._starts[classes].unsqueeze(-1) + within]
         support, query = positions.split((spec.n_shot, self._most), dim=-1)
-        chosen = self._chosen(tasks)
-        return support[:, : spec.n_way].flatten(1), query[chosen].view(len(ids), -1)
+        return support[:, : spec.n_way].flatten(1), self._chosen(tasks, query)
 
     def labels(self, tasks: range) -> tuple[Tensor, Tensor]:
         """Labels from 0 to ``n_way - 1`` of support and queries, in the order of :meth:`draw`.
@@ -104,11 +103,13 @@ class TaskSampler:
         support = ways.repeat_interleave(spec.n_shot).expand(len(tasks), -1)
         extra = ways.new_full((self._n_extra,), -1)
         query = torch.cat((ways, extra)).view(1, -1, 1).expand(len(tasks), -1, self._most)
-        return support, query[self._chosen(tasks)].view(len(tasks), -1)
+        return support, self._chosen(tasks, query)
 
-    def _chosen(self, tasks: range) -> Tensor:
-        """Which of the samples drawn of each class become queries, ``(task, class, sample)``."""
+    def _chosen(self, tasks: range, drawn: Tensor) -> Tensor:
+        """Those of the samples drawn of each class, ``(task, class, sample)``, that are queries."""
         spec = self.spec
+        if spec.regime.kind == "balanced":  # all of them; a mask would make a GPU wait
+            return drawn.flatten(1)
         # On the CPU whatever the device: the counts come from floating-point numbers.
         ids = torch.arange(tasks.start, tasks.stop, tasks.step)
         counts = spec.regime.counts(spec.n_way, spec.n_query, spec.seed, ids)
@@ -116,7 +117,7 @@ class TaskSampler:
             outliers = even_counts(spec.regime.n_outliers(), self._n_extra)
             counts = torch.cat((counts, outliers.expand(len(ids), -1)), 1)
         chosen = torch.arange(self._most) < counts.unsqueeze(-1)
-        return chosen.to(self._samples.device)
+        return drawn[chosen.to(drawn.device)].view(len(tasks), -1)
 
     def _check_classes(self, n_classes: int) -> None:
         spec = self.spec

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 SCALE = 4096.0  # of the differences that are stored in float16
-_PROGRAMS, _TILE = 1056, 8192  # eight per multiprocessor of a large GPU; numbers at a time
+_PROGRAMS, _TILE = 2112, 8192  # sixteen per multiprocessor of a large GPU; numbers at a time
 
 
 def power_sums(products: Tensor, inverse: Tensor, bias: Tensor, power: float) -> Tensor:
@@ -29,7 +29,7 @@ def power_sums(products: Tensor, inverse: Tensor, bias: Tensor, power: float) ->
             float(power),
             COLUMNS=columns,
             ROWS=max(1, _TILE // columns),
-            num_warps=8,
+            num_warps=4,
         )
     return sums.sum(0, dtype=torch.float64)
 
@@ -62,7 +62,7 @@ def differences(
             SCALE,
             COLUMNS=columns,
             ROWS=max(1, _TILE // columns),
-            num_warps=8,
+            num_warps=4,
         )
     return moved, sums.sum(0, dtype=torch.float64).T
 

@@ -42,8 +42,8 @@ def adm_steps(
     sigma: float,
     step_size: float,
     linearized: bool,
-    arithmetic: Arithmetic | None = None,
-    num_warps: int = 8,
+    arithmetic: Arithmetic = "fma",
+    num_warps: int = 2,
 ) -> None:
     """Take steps of TIM-ADM; ``coefficients`` are written over. Float32 throughout.
 
@@ -62,17 +62,14 @@ def adm_steps(
     step_size, linearized
         As in ``TimAdm``.
     arithmetic, num_warps
-        How a block works, see the module; the result is the same up to rounding. ``None``: the
-        tensor cores where there is enough shared memory.
+        How a block works, see the module; the result is the same up to rounding.
     """
     n_tasks, n_way, n = coefficients.shape
-    columns = max(16, triton.next_power_of_2(n))
     if log_prior is None:
         log_prior = torch.zeros_like(y_count)
     if not isinstance(balance, Tensor):
         balance = y_count.new_full((n_tasks,), balance)
-    if arithmetic is None:
-        arithmetic = "tf32x3" if 9 * columns**2 < _shared_memory(gram.device) else "fma"
+    columns = max(16, triton.next_power_of_2(n))
     with torch.cuda.device_of(gram):
         _adm_kernel[(n_tasks,)](
             gram.contiguous(),
@@ -95,14 +92,6 @@ def adm_steps(
             PRODUCT=arithmetic,
             num_warps=num_warps,
         )
-
-
-def _shared_memory(device: torch.device) -> int:
-    """Bytes of shared memory that a block of threads may have."""
-    if device.type != "cuda":
-        return 0
-    properties = torch.cuda.get_device_properties(device)
-    return int(getattr(properties, "shared_memory_per_block_optin", 0))
 
 
 @triton.jit(do_not_specialize=["n_steps", "n", "n_sup"])

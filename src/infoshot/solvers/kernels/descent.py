@@ -46,8 +46,8 @@ def descent_steps(
     marginal_entropy_weight: float,
     conditional_entropy_weight: float,
     arithmetic: Arithmetic = "tf32x3",
-    num_warps: int = 4,
-    block: int = 64,
+    num_warps: int = 8,
+    block: int = 128,
     num_stages: int = 1,
 ) -> None:
     """Take steps of TIM-GD; ``weights``, ``mean`` and ``square`` are written over. All float32.
