@@ -14,6 +14,7 @@ from infoshot.types import FeatureTable
 pytestmark = pytest.mark.gpu
 
 
+@pytest.mark.filterwarnings("ignore::infoshot.errors.IsolatedWarning")  # features of length 1e6
 @pytest.mark.parametrize("name", METHODS)
 def test_contract_holds_on_the_gpu(name):
     check_solver(METHODS[name].solver, "cuda")
