@@ -13,6 +13,7 @@ from infoshot.cli import (
     data,
     demo,
     extract,
+    extract_shards,
     label,
     methods,
     predict,
@@ -93,6 +94,7 @@ app.command("predict")(predict.predict)
 app.add_typer(data.data, name="data")
 app.command("train")(train.train_backbone)
 app.command("extract")(extract.extract)
+app.command("extract-shards")(extract_shards.extract_shards_command)
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 app.command("solve")(solve.solve_file)

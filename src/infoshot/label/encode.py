@@ -114,20 +114,56 @@ def _seen(
     files: Mapping[str, Found], checkpoint: Checkpoint, how: Extraction, failures: dict[str, str]
 ) -> Iterator[tuple[str, Tensor]]:
     """Digest and features of every file that decodes; reasons of others go into ``failures``."""
-    resize, crop = how.sizes(checkpoint)
-    places = [FileLocation(found.file) for found in files.values()]
-    records = [ImageRecord("", place.name, place) for place in places]
-    work = partial(_digest_and_crop, resize=resize, crop=crop)
     digests: deque[str] = deque()
 
     def crops() -> Iterator[Pixels]:
-        results = map_images(work, records, how.n_workers)
+        results = _digests_and_crops(list(files.values()), checkpoint, how)
         for digest, pixels in _decoded(results, files, failures):
             digests.append(digest)
             yield pixels
 
     for rows in encoded_batches(crops(), checkpoint, how):
         yield from ((digests.popleft(), row) for row in rows)
+
+
+def encode_in_order(
+    files: Sequence[Found],
+    checkpoint: Checkpoint,
+    how: Extraction,
+    on_progress: Callable[[int], None] = lambda n_done: None,
+) -> tuple[Tensor, list[str]]:
+    """Features of the files that decode, in their order, and of every file why not, or nothing.
+
+    Nothing is kept: for piles whose features go into files of their own.
+    """
+    reasons: list[str] = []
+
+    def crops() -> Iterator[Pixels]:
+        looked = [found.trouble() for found in files]
+        fine = [found for found, trouble in zip(files, looked, strict=True) if not trouble]
+        results = _digests_and_crops(fine, checkpoint, how)
+        for trouble in looked:
+            result = trouble or next(results)
+            reasons.append(result if isinstance(result, str) else "")
+            if not isinstance(result, str):
+                yield result[1]
+
+    rows = [torch.empty(0, checkpoint.backbone.feature_dim)]
+    for some in encoded_batches(crops(), checkpoint, how):
+        rows.append(some)
+        on_progress(len(some))
+    return torch.cat(rows), reasons
+
+
+def _digests_and_crops(
+    files: Sequence[Found], checkpoint: Checkpoint, how: Extraction
+) -> Iterator[tuple[str, Pixels] | str]:
+    """Of every file its digest and crop, or why there is none; a little ahead, in order."""
+    resize, crop = how.sizes(checkpoint)
+    places = [FileLocation(found.file) for found in files]
+    records = [ImageRecord("", place.name, place) for place in places]
+    work = partial(_digest_and_crop, resize=resize, crop=crop)
+    return map_images(work, records, how.n_workers)
 
 
 def _decoded(

@@ -1,0 +1,66 @@
+"""``infoshot extract-shards``: features of any pile of images, in files for ``solve-shards``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from infoshot.backbones.encoders import open_encoder
+from infoshot.checks import unknown_name
+from infoshot.cli import image_options as given
+from infoshot.cli.console import progress_bar, stdout
+from infoshot.distributed import joined_ranks
+from infoshot.errors import InvalidArgumentError
+from infoshot.features.extract import Extraction
+from infoshot.label.find import find_photos
+from infoshot.label.shards import extract_shards
+from infoshot.memory import keep_freed_memory
+
+_DTYPES = {"float16": torch.float16, "float32": torch.float32}
+
+
+def extract_shards_command(
+    images: Annotated[Path, typer.Argument(help="Any tree of images, a CSV, or a text list.")],
+    out: Annotated[Path, typer.Option(help="Folder for the shards.")],
+    backbone: Annotated[
+        str,
+        typer.Option(
+            help="efficientnet-lite0, folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE."
+        ),
+    ] = "efficientnet-lite0",
+    shard_size: Annotated[int, typer.Option(help="Images per shard.")] = 10_000,
+    dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
+    device: given.Device = None,
+) -> None:
+    """Features of any pile of images as shards for solve-shards, finished ones passed over.
+
+    Example: infoshot extract-shards photos/ --out shards/
+
+    Several processes: torchrun --nproc-per-node 4 -m infoshot extract-shards ... (the same files).
+    """
+    if dtype not in _DTYPES:
+        raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
+    keep_freed_memory()
+    with joined_ranks(given.device_or_default(device)) as ranks:
+        photos = find_photos(images, without=[out])
+        network, how = open_encoder(backbone), Extraction(device=ranks.device)
+        how.sizes(network)
+        with progress_bar("images", shown=ranks.is_main) as progress:
+            bar = progress.add_task("extracting", total=len(photos))
+            done = extract_shards(
+                photos,
+                network,
+                how,
+                out,
+                shard_size=shard_size,
+                dtype=_DTYPES[dtype],
+                ranks=ranks,
+                on_progress=lambda n_done: progress.advance(bar, n_done * ranks.size),
+            )
+        if ranks.is_main:
+            stdout().print(
+                f"{done.n_images:,} images in {done.n_shards:,} shards, {done.n_made:,} of them "
+                f"made now; {done.n_unreadable:,} images could not be read: {out}",
+                soft_wrap=True,
+            )
