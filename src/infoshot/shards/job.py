@@ -5,6 +5,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ METHODS = ("tim-adm", "tim-auto")
 SUMMARY_NAME = "run.json"
 _FORMAT = "infoshot.solve-shards/1"
 _FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 1024, 16384, 2**20  # of a chunk on a CPU
-_ROWS_ON_GPU, _NUMBERS_ON_GPU = 2**17, 2**27
+_ROWS_ON_GPU, _NUMBERS_ON_GPU = 2**18, 2**28
 _WATCHED = 2048  # queries whose probabilities tell whether anything still moves
 _SHARE_OF_GPU = 0.6  # of its free memory that may be filled with features
 
@@ -200,37 +201,45 @@ class _Job:
 
     def iterated(self, progress: Progress, out: Path) -> tuple[Progress, float | None]:
         """Progress after all iterations that are left, and the seconds each of them took."""
-        solver, n_steps = self._adm(progress.beta), self.solver.n_steps
+        n_left = 0 if progress.ended else self.solver.n_steps - progress.n_steps
+        if n_left <= 0:
+            return progress, None
         shares = slice(self.ranks.rank, None, self.ranks.size)
+        z, y = (rows[shares].to(self.ranks.device) for rows in (self.support.z, self.support.y))
         adm = ShardedAdm(
-            solver=solver,
-            support=self._rows([Piece("", self.support.z[shares], self.support.y[shares])]),
+            solver=self._adm(progress.beta),
+            support=self._rows([Piece("", z, y)]),
             queries=self._queries(),
             n_support=len(self.support.z),
             n_queries=self.n_queries,
             ranks=self.ranks,
             on_rows=self.watcher.rows,
         )
-        left = 0 if progress.ended else n_steps - progress.n_steps
-        self.watcher.phase("solving", 2 * left * len(adm.queries))
+        self.watcher.phase("solving", 2 * n_left * len(adm.queries))
         watched = self._sample(min(self.n_queries, _WATCHED)) if self.ranks.is_main else None
-        start, begun_at = time.perf_counter(), progress.n_steps
-        while progress.n_steps < n_steps and not progress.ended:
-            w = adm.step(progress.weights)
-            if not w.isfinite().all():
-                raise DataError("the class weights went non-finite; are the settings extreme?")
-            still = False
-            if solver.tolerance is not None:
-                still = watched is not None and adm.moved(watched, progress.weights, w) <= (
-                    solver.tolerance
-                )
-                still = self.ranks.main_says(still)
-            n_steps_now = progress.n_steps + 1
-            progress = dataclasses.replace(progress, weights=w, n_steps=n_steps_now, ended=still)
-            if self.ranks.is_main:
-                progress.write(out)
-        n_taken = progress.n_steps - begun_at
-        return progress, (time.perf_counter() - start) / n_taken if n_taken else None
+        start, begun_at, written = time.perf_counter(), progress.n_steps, None
+        with ThreadPoolExecutor(1) as writer:  # waits for the disk while the next one is computed
+            while progress.n_steps < begun_at + n_left and not progress.ended:
+                progress = self._iteration(adm, progress, watched)
+                if written is not None:
+                    written.result()
+                if self.ranks.is_main:
+                    written = writer.submit(progress.write, out)
+            if written is not None:
+                written.result()
+        return progress, (time.perf_counter() - start) / (progress.n_steps - begun_at)
+
+    def _iteration(self, adm: ShardedAdm, progress: Progress, watched: Tensor | None) -> Progress:
+        """One more iteration; ``watched`` are queries of the main process that must still move."""
+        w, tolerance = adm.step(progress.weights), adm.solver.tolerance
+        if not w.isfinite().all():
+            raise DataError("the class weights went non-finite; are the settings extreme?")
+        ended = False
+        if tolerance is not None:
+            moved = 0.0 if watched is None else adm.moved(watched, progress.weights, w)
+            ended = self.ranks.main_says(moved <= tolerance)
+        n_steps = progress.n_steps + 1
+        return dataclasses.replace(progress, weights=w, n_steps=n_steps, ended=ended)
 
     def labelled(self, progress: Progress, out: Path) -> Tensor:
         """Write the labels of all shards that have none yet; how many rows got each class."""
