@@ -83,15 +83,13 @@ class Peak:
 def bare_seconds(folder, device):
     """Three products over all chunks as the solve makes them."""
     from infoshot.distributed import Ranks
-    from infoshot.shards.job import Watcher, _Job
+    from infoshot.shards.plan import Plan
     from infoshot.solvers import METHODS
 
-    job = _Job.prepared(
-        folder / "support.safetensors", folder / "queries", METHODS["tim-adm"],
-        Ranks(device=device), Watcher(),
-    )  # fmt: skip
-    rows = job._queries()
-    weights = job.support.means().float().to(device)
+    support, queries = folder / "support.safetensors", folder / "queries"
+    plan = Plan.prepared(support, queries, METHODS["tim-adm"], Ranks(device=device))
+    rows = plan.own_queries()
+    weights = plan.support.means().float().to(device)
     if rows.as_stored:
         weights = weights.half()
 

@@ -227,3 +227,21 @@ def test_command_says_it_in_one_sentence(good, tmp_path):
         assert result.exit_code == 2, result.output
         assert sentence in result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_a_folder_of_another_command_is_left_alone(good, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "run.json").write_text("{}")
+    with pytest.raises(DataError, match=r"run.json: is of another run; take another folder"):
+        solve_shards(good.support, good.queries, out, method=METHOD)
+    assert (out / "run.json").read_text() == "{}"
+
+
+def test_labels_of_shards_that_are_gone_do_not_stay(good, tmp_path):
+    out = tmp_path / "out"
+    add(good, "extra.safetensors", torch.ones(9, 24))
+    solve_shards(good.support, good.queries, out, method=METHOD)
+    (good.queries / "extra.safetensors").unlink()
+    solve_shards(good.support, good.queries, out, method=METHOD, force=True)
+    assert len(list((out / "labels").iterdir())) == 5

@@ -54,8 +54,8 @@ def test_sharded_equals_unsharded(on_disk, tmp_path, n_steps, prior):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_chunks_and_threads_do_not_matter(on_disk, tmp_path, monkeypatch, threads):
-    monkeypatch.setattr("infoshot.shards.job._FEWEST_ROWS", 37)
-    monkeypatch.setattr("infoshot.shards.job._NUMBERS", 1)
+    monkeypatch.setattr("infoshot.shards.plan._FEWEST_ROWS", 37)
+    monkeypatch.setattr("infoshot.shards.plan._NUMBERS", 1)
     monkeypatch.setattr("torch.get_num_threads", lambda: threads)
     expected = solve(TimAdm(n_steps=10), on_disk.task()).probabilities[0]
     method = with_steps("tim-adm", 10)
