@@ -233,8 +233,9 @@ def test_a_folder_of_another_command_is_left_alone(good, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "run.json").write_text("{}")
-    with pytest.raises(DataError, match=r"run.json: is of another run; take another folder"):
-        solve_shards(good.support, good.queries, out, method=METHOD)
+    for force in (False, True):
+        with pytest.raises(DataError, match=r"run.json: is of another run; take another folder"):
+            solve_shards(good.support, good.queries, out, method=METHOD, force=force)
     assert (out / "run.json").read_text() == "{}"
 
 

@@ -123,7 +123,7 @@ class _Job:
         means = self.plan.support.means()
         found = Progress(self.plan.key, means, 0, 1.0)
         if self.plan.ranks.is_main:
-            earlier = None if force else self._earlier()
+            earlier = self._earlier(force=force)
             found = earlier or self._start(means)
             if earlier is None:
                 self._clear()
@@ -147,11 +147,8 @@ class _Job:
             on_rows=self.watcher.rows,
         )
         self.watcher.phase("solving", 2 * n_left * len(adm.queries))
-        watched = (
-            self.plan.sample(min(self.plan.n_queries, _WATCHED))
-            if self.plan.ranks.is_main
-            else None
-        )
+        n_watched = min(self.plan.n_queries, _WATCHED)
+        watched = self.plan.sample(n_watched) if self.plan.ranks.is_main else None
         start, begun_at, written = time.perf_counter(), progress.n_steps, None
         with ThreadPoolExecutor(1) as writer:  # waits for the disk while the next one is computed
             while progress.n_steps < begun_at + n_left and not progress.ended:
@@ -210,18 +207,21 @@ class _Job:
         }
         write_atomically(self.out / SUMMARY_NAME, json.dumps(text, indent=1) + "\n")
 
-    def _earlier(self) -> Progress | None:
+    def _earlier(self, *, force: bool) -> Progress | None:
         """What this solve left there; refuse a folder that holds something else."""
-        earlier = read_progress(self.out)
-        if earlier is None and (self.out / SUMMARY_NAME).exists():
+        if (self.out / SUMMARY_NAME).exists() and not (self.out / STATE_NAME).exists():
             raise DataError(f"{self.out / SUMMARY_NAME}: is of another run; take another folder.")
+        if force:
+            return None
+        earlier = read_progress(self.out)
         if earlier is not None and earlier.key != self.plan.key:
             raise DataError(f"{self.out / STATE_NAME}: is of another solve; --force replaces it.")
         return earlier
 
     def _clear(self) -> None:
         """Take away what a solve that is replaced has left: it would be taken for a result."""
-        (self.out / SUMMARY_NAME).unlink(missing_ok=True)
+        for name in (SUMMARY_NAME, STATE_NAME):
+            (self.out / name).unlink(missing_ok=True)
         for path in (self.out / "labels").glob("*.safetensors"):
             path.unlink()
 
