@@ -22,7 +22,7 @@ from infoshot.solvers import Method, TimAdm, TimAuto, balance, kernels
 from infoshot.types import TaskBatch
 
 METHODS = ("tim-adm", "tim-auto")
-_FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 1024, 16384, 2**20  # of a chunk on a CPU
+_FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 512, 16384, 2**20  # of a chunk on a CPU
 _ROWS_ON_GPU, _NUMBERS_ON_GPU = 2**18, 2**28
 _SHARE_OF_GPU = 0.6  # of its free memory that may be filled with features
 
