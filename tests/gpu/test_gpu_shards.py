@@ -6,7 +6,7 @@ from infoshot import TimAdm, solve
 from infoshot.distributed import Ranks
 from infoshot.shards import solve_shards
 from infoshot.solvers import METHODS
-from tests.shards.conftest import make_shards
+from tests.shards.made_shards import make_shards
 from tests.shards.test_solve_shards import check_same
 
 pytestmark = pytest.mark.gpu

@@ -113,7 +113,7 @@ def test_other_piles_and_sizes_are_refused(pile, checkpoint, tmp_path):
     assert result.exit_code == 2
     assert "is a shard of another pile, size or encoder" in result.stderr
     result = run("extract-shards", pile, "--out", out, "--backbone", checkpoint, "--shard-size", 30)
-    assert "is no shard of this pile" in result.stderr
+    assert "is no shard of this pile cut by 30 images" in result.stderr
     (out / "shard-000000.safetensors").write_bytes(b"x" * 40)
     assert "damaged, or no shard" in extract(pile, out, checkpoint).stderr
 

@@ -12,7 +12,7 @@ from infoshot.shards.files import open_shard
 from infoshot.solvers import METHODS
 from infoshot.types import FeatureTable
 from tests.label.commands import run
-from tests.shards.conftest import make_shards
+from tests.shards.made_shards import make_shards
 
 METHOD = METHODS["tim-adm"].with_settings({"n_steps": 3})
 
@@ -161,17 +161,25 @@ def test_other_methods_and_settings_are_refused(good, tmp_path):
     for method in (METHODS["prototype"], METHODS["tim-gd"]):
         with pytest.raises(InvalidArgumentError, match="one of tim-adm, tim-auto"):
             solve_shards(good.support, good.queries, tmp_path / "out", method=method)
-    soft = METHODS["tim-adm"].with_settings({"linearized": False})
-    with pytest.raises(InvalidArgumentError, match="linearized=True only"):
-        solve_shards(good.support, good.queries, tmp_path / "out", method=soft)
+    for name, settings, sentence in (
+        ("tim-adm", {"linearized": False}, "linearized=true and in the feature form only"),
+        ("tim-adm", {"form": "gram"}, "linearized=true and in the feature form only"),
+        ("tim-auto", {"n_neighbours": 3}, "not averaged with their neighbours"),
+    ):
+        method = METHODS[name].with_settings(settings)
+        with pytest.raises(InvalidArgumentError, match=sentence):
+            solve_shards(good.support, good.queries, tmp_path / "out", method=method)
 
 
 def test_another_solve_is_replaced_only_by_force(good, tmp_path):
     out = tmp_path / "out"
     solve_shards(good.support, good.queries, out, method=METHOD)
     other = METHOD.with_settings({"temperature": 3.0})
-    with pytest.raises(DataError, match="of another solve; --force replaces it"):
+    with pytest.raises(DataError, match=r"another solve \(its settings are others\); --force"):
         solve_shards(good.support, good.queries, out, method=other)
+    (good.queries / "part3.npy").touch()
+    with pytest.raises(DataError, match=r"another solve \(shards have changed: part3.npy\)"):
+        solve_shards(good.support, good.queries, out, method=METHOD)
     before = load_file(out / "labels" / "part0.safetensors")["confidence"]
     solve_shards(good.support, good.queries, out, method=other, force=True)
     assert not torch.equal(load_file(out / "labels" / "part0.safetensors")["confidence"], before)
@@ -217,7 +225,10 @@ def test_damaged_labels_are_made_again(good, tmp_path):
 def test_command_says_it_in_one_sentence(good, tmp_path):
     arguments = ("--support", good.support, "--queries", good.queries, "--out", tmp_path / "out")
     for more, sentence in (
-        (("--prior", "a=1"), "--prior must name every class once"),
+        (("--prior", "a=1"), "--prior must name every class once; missing: b, c, d, e, f and 1"),
+        (("--prior", "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1"), "there is no class 'h'"),
+        (("--prior", "shares.json"), "shares.json: there is no such file"),
+        (("--method", "tim-auto", "--tolerance", "0.1"), "--tolerance is for tim-adm"),
         (("--method", "tim-auto", "--prior", "a=1"), "cannot use a --prior"),
         (("--method", "tim-adm,tim-auto"), "must be one method"),
         (("--set", "n_steps=0"), "n_steps"),
@@ -246,3 +257,9 @@ def test_labels_of_shards_that_are_gone_do_not_stay(good, tmp_path):
     (good.queries / "extra.safetensors").unlink()
     solve_shards(good.support, good.queries, out, method=METHOD, force=True)
     assert len(list((out / "labels").iterdir())) == 5
+
+
+def test_results_do_not_go_among_the_shards(good):
+    with pytest.raises(DataError, match="results must go to another folder than the shards"):
+        solve_shards(good.support, good.queries, good.queries / ".." / "queries", method=METHOD)
+    assert len(list(good.queries.iterdir())) == 5

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.shards.conftest import make_shards
+from tests.shards.made_shards import make_shards
 from tests.shards.test_shard_ranks import finished, start_ranks
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from infoshot import TimAdm, solve
-from tests.shards.conftest import SIZES, make_shards
+from tests.shards.made_shards import SIZES, make_shards
 from tests.shards.test_solve_shards import check_same
 
 COMMAND = [sys.executable, "-m", "infoshot", "solve-shards"]

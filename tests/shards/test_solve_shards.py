@@ -11,9 +11,14 @@ from infoshot import TimAdm, TimAuto, solve
 from infoshot.shards import Watcher, solve_shards
 from infoshot.solvers import METHODS
 from tests.label.commands import run
-from tests.shards.conftest import N_CLASSES, SIZES, make_shards
+from tests.shards.made_shards import N_CLASSES, SIZES, make_shards
 
 CLEAR = 1e-3
+
+
+@pytest.fixture(params=["float16", "float32"])
+def on_disk(request, tmp_path):
+    return make_shards(tmp_path, half=request.param == "float16")
 
 
 def with_steps(name, n_steps, **settings):
@@ -84,7 +89,7 @@ def test_skewed_queries_are_noticed(tmp_path):
     method = with_steps("tim-adm", 2)
     solve_shards(on_disk.support, on_disk.queries, tmp_path / "a", method=method, watcher=watcher)
     assert len(said) == 1
-    assert "may do harm" in said[0]
+    assert "can do great harm" in said[0]
     told = with_steps("tim-adm", 2, class_prior=[20, 1, 1, 1, 1, 1, 1])
     solve_shards(on_disk.support, on_disk.queries, tmp_path / "b", method=told, watcher=watcher)
     assert len(said) == 1
@@ -122,6 +127,8 @@ def test_finished_solve_is_not_done_again(on_disk, tmp_path):
     out, method = tmp_path / "out", with_steps("tim-adm", 5)
     solve_shards(on_disk.support, on_disk.queries, out, method=method)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("part*")}
-    summary = solve_shards(on_disk.support, on_disk.queries, out, method=method)
+    facts = (out / "run.json").read_bytes()
+    summary = solve_shards(str(on_disk.support), str(on_disk.queries), str(out), method=method)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("part*")} == before
-    assert summary.seconds_per_step is None
+    assert summary.was_finished
+    assert (out / "run.json").read_bytes() == facts

@@ -1,5 +1,6 @@
 """What the commands share: the two consoles, progress and tables."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -16,6 +17,8 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+_SECONDS = 60.0  # between two lines about progress
 
 
 def stdout() -> Console:
@@ -65,6 +68,32 @@ def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Progress]:
     hidden = not (shown and console.is_terminal)
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         yield progress
+
+
+class SpokenProgress:
+    """Progress as lines on stderr, one a minute at most, for logs; silent unless ``shown``."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._shown = shown
+        self._name, self._total, self._done = "", 0, 0
+        self._start = self._spoken = time.monotonic()
+
+    def begin(self, name: str, total: int | None) -> None:
+        """Say what is done now; ``None`` if nobody knows how much of it there is."""
+        self._name, self._total, self._done = name, total or 0, 0
+        self._start = self._spoken = time.monotonic()
+        if self._shown:
+            say(f"{name} ...")
+
+    def advance(self, n: int) -> None:
+        """Count on, and say so now and then."""
+        self._done += n
+        now = time.monotonic()
+        if not (self._shown and self._total and self._done) or now - self._spoken < _SECONDS:
+            return
+        self._spoken = now
+        left = (now - self._start) * (self._total / self._done - 1)
+        say(f"{self._name}: {self._done / self._total:.0%}, about {left / 60:.0f} minutes left")
 
 
 def print_table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "") -> None:

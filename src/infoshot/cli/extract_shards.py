@@ -9,7 +9,7 @@ import typer
 from infoshot.backbones.encoders import open_encoder
 from infoshot.checks import unknown_name
 from infoshot.cli import image_options as given
-from infoshot.cli.console import progress_bar, stdout
+from infoshot.cli.console import SpokenProgress, progress_bar, stdout
 from infoshot.distributed import joined_ranks
 from infoshot.errors import InvalidArgumentError
 from infoshot.features.extract import Extraction
@@ -48,6 +48,13 @@ def extract_shards_command(
         how.sizes(network)
         with progress_bar("images", shown=ranks.is_main) as progress:
             bar = progress.add_task("extracting", total=len(photos))
+            spoken = SpokenProgress(shown=ranks.is_main and progress.disable)
+            spoken.begin("extracting", len(photos))
+
+            def advance(n_done: int) -> None:
+                progress.advance(bar, n_done * ranks.size)
+                spoken.advance(n_done * ranks.size)
+
             done = extract_shards(
                 photos,
                 network,
@@ -56,7 +63,7 @@ def extract_shards_command(
                 shard_size=shard_size,
                 dtype=_DTYPES[dtype],
                 ranks=ranks,
-                on_progress=lambda n_done: progress.advance(bar, n_done * ranks.size),
+                on_progress=advance,
             )
         if ranks.is_main:
             stdout().print(

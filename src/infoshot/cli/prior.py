@@ -13,6 +13,8 @@ def class_shares(given: str) -> dict[str, float]:
     try:
         if Path(given).is_file():
             pairs = dict(json.loads(Path(given).read_text(encoding="utf-8")))
+        elif given.endswith(".json"):
+            raise DataError(f"{given}: there is no such file.")
         else:
             pairs = dict(pair.rsplit("=", 1) for pair in given.split(","))
         shares = {str(name).strip(): float(share) for name, share in pairs.items()}
@@ -29,9 +31,12 @@ def class_shares(given: str) -> dict[str, float]:
 
 def in_class_order(shares: Mapping[str, float], classes: Sequence[str]) -> list[float]:
     """Shares in the order of the classes, all of which must be named."""
-    if set(shares) != set(classes):
-        strange = sorted(set(shares) ^ set(classes))[0]
-        raise InvalidArgumentError(
-            f"--prior must name every class once; '{strange}' is named in one place only."
-        )
+    missing = [name for name in classes if name not in shares]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        names = ", ".join(missing[:5]) + more
+        raise InvalidArgumentError(f"--prior must name every class once; missing: {names}.")
+    for name in shares:
+        if name not in classes:
+            raise InvalidArgumentError(f"--prior: there is no class '{name}'.")
     return [shares[name] for name in classes]

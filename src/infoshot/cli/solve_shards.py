@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from infoshot.cli import image_options as given
-from infoshot.cli.console import complain, print_table, progress_bar, say, stdout
+from infoshot.cli.console import SpokenProgress, complain, print_table, progress_bar, stdout
 from infoshot.cli.options import methods_with_settings
 from infoshot.cli.prior import class_shares, in_class_order
 from infoshot.distributed import Ranks, joined_ranks
@@ -32,11 +32,12 @@ def solve_shards_command(
         list[str] | None, typer.Option("--set", help="Change a setting: n_steps=20.")
     ] = None,
     prior: Annotated[
-        str | None, typer.Option(help="How frequent classes are: a=0.7,b=0.3, or a JSON file.")
+        str | None,
+        typer.Option(help="tim-adm: how frequent classes are, all of them: a=0.7,b=0.3 or JSON."),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Stop once no probability of a sample moves by more in a step."),
+        typer.Option(help="tim-adm: stop once no probability of 2,048 queries moves by more."),
     ] = None,
     device: given.Device = None,
     force: Annotated[bool, typer.Option("--force", help="Replace another solve in --out.")] = False,
@@ -70,10 +71,13 @@ def solve_shards_command(
 def _method(
     name: str, settings: list[str], prior: str | None, tolerance: float | None, support: Path
 ) -> Method:
-    more = [] if tolerance is None else [f"tolerance={tolerance}"]
-    method, *others = methods_with_settings(name, [*settings, *more])
+    method, *others = methods_with_settings(name, settings)
     if others:
         raise InvalidArgumentError(f"--method must be one method; got '{name}'.")
+    if tolerance is not None:
+        if "tolerance" not in method.solver.settings():
+            raise InvalidArgumentError(f"--tolerance is for tim-adm; got '{name}'.")
+        method = method.with_settings({"tolerance": tolerance})
     if prior is None:
         return method
     if "class_prior" not in method.solver.settings():
@@ -87,16 +91,20 @@ def _watched(ranks: Ranks) -> Iterator[Watcher]:
     """Draw a progress bar in the main process; without a terminal, say phases."""
     with progress_bar("rows", shown=ranks.is_main) as progress:
         bar = progress.add_task("", total=None)
+        spoken = SpokenProgress(shown=ranks.is_main and progress.disable)
 
         def phase(name: str, n_rows: int) -> None:
             total = n_rows * ranks.size or None  # the others have about as many
             progress.update(bar, description=name, total=total, completed=0)
-            if ranks.is_main and progress.disable:
-                say(f"{name} ...")
+            spoken.begin(name, total)
+
+        def advance(n_rows: int) -> None:
+            progress.advance(bar, n_rows * ranks.size)
+            spoken.advance(n_rows * ranks.size)
 
         yield Watcher(
             phase,
-            lambda n_rows: progress.advance(bar, n_rows * ranks.size),
+            advance,
             lambda sentence: complain("Warning", sentence),
         )
 
@@ -106,10 +114,13 @@ def _print(summary: ShardSummary, out: Path) -> None:
     print_table(["class", "rows"], [[name, f"{n:,}"] for name, n in most[:_MOST_CLASSES]])
     if len(most) > _MOST_CLASSES:
         stdout().print(f"and {len(most) - _MOST_CLASSES:,} more classes; all are in run.json")
-    ended = "nothing moved any more" if summary.converged else "all that were asked for"
+    ended = "less moved than the tolerance" if summary.converged else "all that were asked for"
     speed = f", {summary.seconds_per_step:.2f} s each" if summary.seconds_per_step else ""
+    if summary.note:
+        stdout().print(summary.note, soft_wrap=True)
+    before = "Finished already: " if summary.was_finished else ""
     stdout().print(
-        f"{summary.n_queries:,} rows of {summary.n_shards:,} shards labelled after "
+        f"{before}{summary.n_queries:,} rows of {summary.n_shards:,} shards labelled after "
         f"{summary.n_steps} iterations ({ended}{speed}): {out / 'labels'}",
         soft_wrap=True,
     )

@@ -81,8 +81,8 @@ def _add_up(values: Tensor) -> None:
             torch.cuda.synchronize(values.device)
     except RuntimeError as error:
         raise LostProcessError(
-            "another process of this run has ended; its own message says why. The same command "
-            "goes on from what was finished."
+            "another process of this run has ended; it says why itself, unless it was killed. The "
+            "same command goes on from what was finished."
         ) from error
 
 

@@ -64,7 +64,10 @@ def extract_shards(
     make_folder(out)
     strange = sorted({path.name for path in out.glob("*.safetensors")} - set(names))
     if strange:
-        raise DataError(f"{out / strange[0]}: is no shard of this pile; take another folder.")
+        raise DataError(
+            f"{out / strange[0]}: is no shard of this pile cut by {shard_size:,} images; take "
+            "another folder."
+        )
     ranks.agree("images and weights", json.dumps([facts, [photo.path for photo in photos]]))
     counts = torch.zeros(2, dtype=torch.int64)
     for name, chunk in list(zip(names, chunks, strict=True))[ranks.rank :: ranks.size]:

@@ -72,7 +72,8 @@ def find_shards(folder: Path) -> list[Shard]:
         If there are none, one is no shard or truncated, or they do not fit together.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder of shards.")
+        what = "is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise DataError(f"{folder}: {what} of shards.")
     paths = sorted(
         path
         for path in folder.iterdir()

@@ -5,6 +5,8 @@ the weight of the marginal entropy, see ``solvers/balance.py``. Here a sample of
 for all of them, evenly spaced, and queries are not averaged with their neighbours.
 """
 
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from infoshot.shards.adm import ShardedAdm
@@ -20,10 +22,19 @@ def sample_size(n_queries: int, n_classes: int) -> int:
     return min(n_queries, max(_LEAST, _PER_CLASS * n_classes))
 
 
+@dataclass(frozen=True)
+class Decision:
+    """Weight of the marginal entropy; what the sample showed, and with what was decided."""
+
+    beta: float
+    evidence: str
+    note: str
+
+
 def decide_balance(
     auto: TimAuto, support: Rows, counts: Tensor, means: Tensor, sample: Tensor
-) -> tuple[float, str]:
-    """Weight of the marginal entropy, and how it was come by, in words.
+) -> Decision:
+    """Whether equal class frequencies may be expected.
 
     Parameters
     ----------
@@ -54,4 +65,5 @@ def decide_balance(
     uneven, nu = balance.unevenness(*shares), balance.chance(counts, len(sample))
     beta = float(balance.decided_weight(uneven, nu))
     seen = f"with {len(support)} examples and a sample of {len(sample):,} queries"
-    return beta, balance.in_words(seen, float(uneven), float(nu), beta)
+    evidence = balance.evidence_in_words(seen, float(uneven), float(nu))
+    return Decision(beta, evidence, balance.in_words(seen, float(uneven), float(nu), beta))

@@ -3,12 +3,14 @@
 import dataclasses
 import hashlib
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +45,10 @@ class Watcher:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardSummary:
-    """What came out, the same in all processes."""
+    """What came out, but for the note the same in all processes.
+
+    ``was_finished``: all was there already.
+    """
 
     n_queries: int
     n_shards: int
@@ -52,12 +57,13 @@ class ShardSummary:
     counts: dict[str, int]
     note: str
     seconds_per_step: float | None
+    was_finished: bool
 
 
 def solve_shards(
-    support: Path,
-    queries: Path,
-    out: Path,
+    support: str | os.PathLike[str],
+    queries: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     method: Method | None = None,
     ranks: Ranks = ALONE,
@@ -76,17 +82,24 @@ def solve_shards(
         Folder for ``labels/NAME.safetensors`` of every shard, the state and ``run.json``. What was
         begun there by the same call goes on.
     method
-        ``tim-adm`` (the default) or ``tim-auto``, with its settings.
+        ``tim-adm`` (the default) or ``tim-auto``, with its settings:
+        ``method_by_name("tim-adm").with_settings({"n_steps": 50, "tolerance": 0.01})``.
     ranks
-        This process among those that share the work; each reads its own shards.
+        This process among those that share the work, from ``joined_ranks``; each reads its own
+        shards.
     force
         Replace another solve in ``out``.
+    watcher
+        Who is told how far it is.
 
     Raises
     ------
     DataError, InvalidArgumentError
         If something does not fit; the sentence names the file. What was finished is kept.
     """
+    support, queries, out = Path(support), Path(queries), Path(out)
+    if out.resolve() == queries.resolve():
+        raise DataError(f"{out}: results must go to another folder than the shards.")
     method = method or method_by_name("tim-adm")
     plan = Plan.prepared(support, queries, method, ranks)
     job = _Job(plan, out, watcher or Watcher())
@@ -95,7 +108,7 @@ def solve_shards(
     with sole_writer(out) if ranks.is_main else nullcontext():
         progress = job.begun(force=force)
         progress, seconds = job.iterated(progress)
-        counts = job.labelled(progress)
+        counts, n_made = job.labelled(progress)
         summary = ShardSummary(
             n_queries=plan.n_queries,
             n_shards=len(plan.shards),
@@ -104,8 +117,9 @@ def solve_shards(
             counts=dict(zip(plan.support.names, counts.tolist(), strict=True)),
             note=progress.note,
             seconds_per_step=seconds,
+            was_finished=seconds is None and n_made == 0,
         )
-        if ranks.is_main:
+        if ranks.is_main and not (summary.was_finished and (out / SUMMARY_NAME).exists()):
             job.describe(summary)
     return summary
 
@@ -121,7 +135,7 @@ class _Job:
     def begun(self, *, force: bool) -> Progress:
         """What the same solve left there earlier, or its beginning; the same in all processes."""
         means = self.plan.support.means()
-        found = Progress(self.plan.key, means, 0, 1.0)
+        found = Progress(self.plan.facts, means, 0, 1.0)
         if self.plan.ranks.is_main:
             earlier = self._earlier(force=force)
             found = earlier or self._start(means)
@@ -130,7 +144,9 @@ class _Job:
         numbers = torch.tensor([found.n_steps, found.beta, found.ended], dtype=torch.float64)
         n_steps, beta, ended = self.plan.ranks.from_main(numbers).tolist()
         weights = self.plan.ranks.from_main(found.weights).cpu()
-        return Progress(self.plan.key, weights, int(n_steps), beta, found.note, bool(ended))
+        if found.n_steps:
+            self.watcher.phase(f"going on from iteration {found.n_steps}", 0)
+        return Progress(self.plan.facts, weights, int(n_steps), beta, found.note, bool(ended))
 
     def iterated(self, progress: Progress) -> tuple[Progress, float | None]:
         """Progress after all iterations that are left, and the seconds each of them took."""
@@ -173,8 +189,8 @@ class _Job:
         n_steps = progress.n_steps + 1
         return dataclasses.replace(progress, weights=w, n_steps=n_steps, ended=ended)
 
-    def labelled(self, progress: Progress) -> Tensor:
-        """Write the labels of all shards that have none yet; how many rows got each class."""
+    def labelled(self, progress: Progress) -> tuple[Tensor, int]:
+        """Label the shards that are not yet; how many rows got each class, how many were made."""
         content = progress.weights.contiguous().numpy().tobytes()
         key = hashlib.sha256(self.plan.key.encode() + content).hexdigest()
         classifier = Classifier.of(
@@ -182,18 +198,21 @@ class _Job:
         )
         own = self.plan.own_shards()
         self.watcher.phase("labelling", sum(shard.n_rows for shard in own))
-        total = torch.zeros(len(self.plan.support.names), dtype=torch.int64)
+        n_classes = len(self.plan.support.names)
+        total = torch.zeros(n_classes + 1, dtype=torch.int64)
         for shard in own:
             path = labels_path(self.out, shard.name)
-            counts = known_counts(path, key, len(total))
+            counts = known_counts(path, key, n_classes)
             if counts is None:
                 rows = self.plan.rows([Piece(str(shard.path), shard.rows())])
                 names, watch = self.plan.support.names, self.watcher.rows
                 counts = label_shard(path, rows, classifier, key, names, watch)
+                total[-1] += 1
             else:
                 self.watcher.rows(shard.n_rows)
-            total += counts
-        return self.plan.ranks.sum(total).cpu()
+            total[:-1] += counts
+        total = self.plan.ranks.sum(total).cpu()
+        return total[:-1], int(total[-1])
 
     def describe(self, summary: ShardSummary) -> None:
         """Write run.json, last of all: a folder with it is a finished solve."""
@@ -214,8 +233,11 @@ class _Job:
         if force:
             return None
         earlier = read_progress(self.out)
-        if earlier is not None and earlier.key != self.plan.key:
-            raise DataError(f"{self.out / STATE_NAME}: is of another solve; --force replaces it.")
+        if earlier is not None and earlier.facts != self.plan.facts:
+            raise DataError(
+                f"{self.out / STATE_NAME}: is of another solve "
+                f"({_difference(earlier.facts, self.plan.facts)}); --force replaces it."
+            )
         return earlier
 
     def _clear(self) -> None:
@@ -229,7 +251,7 @@ class _Job:
         """Before the first iteration: class means, and what a sample says of the balance."""
         solver, counts = self.plan.solver, self.plan.support.counts
         own_beta = 0.0 if isinstance(solver, TimAuto) else solver.marginal_entropy_weight
-        plain = Progress(self.plan.key, means, 0, own_beta)
+        plain = Progress(self.plan.facts, means, 0, own_beta)
         n_sample = sample_size(self.plan.n_queries, len(means))
         told = isinstance(solver, TimAdm) and (solver.class_prior is not None or own_beta == 0)
         if told or n_sample < 2 * len(means):
@@ -237,12 +259,25 @@ class _Job:
         self.watcher.phase("looking at a sample", 0)
         auto = solver if isinstance(solver, TimAuto) else TimAuto()
         support = self.plan.rows([Piece("", self.plan.support.z, self.plan.support.y)])
-        beta, note = decide_balance(auto, support, counts, means, self.plan.sample(n_sample))
+        found = decide_balance(auto, support, counts, means, self.plan.sample(n_sample))
         if isinstance(solver, TimAuto):
-            return Progress(self.plan.key, shrunken(means, counts, auto.shrinkage), 0, beta, note)
-        if beta < balance.EVEN:
+            weights = shrunken(means, counts, auto.shrinkage)
+            return dataclasses.replace(plain, weights=weights, beta=found.beta, note=found.note)
+        if found.beta < balance.EVEN:
             self.watcher.warn(
-                f"{note} TIM-ADM makes classes equally frequent all the same, which may do harm: "
-                "the method tim-auto does not, and a class prior tells it better."
+                f"{found.evidence} TIM-ADM makes classes equally frequent all the same, which can "
+                "do great harm: the method tim-auto does not, and a class prior tells it the "
+                "shares (--method tim-auto, --prior)."
             )
-        return dataclasses.replace(plain, note=note)
+        return dataclasses.replace(plain, note=found.evidence)
+
+
+def _difference(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first thing in which two solves differ, in words."""
+    for what in ("method", "settings"):
+        if earlier[what] != now[what]:
+            return f"its {what} are others" if what == "settings" else f"by {earlier[what]}"
+    if earlier["support_sha256"] != now["support_sha256"]:
+        return "its support is another"
+    changed = sorted(set(earlier["shards"]) ^ set(now["shards"]))
+    return f"shards have changed: {changed[0].split(':')[0]}"

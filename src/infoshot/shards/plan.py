@@ -37,6 +37,23 @@ def dealt_out(shards: Sequence[Shard], ranks: Ranks) -> list[Shard]:
     return [shard for shard in shards if owner[shard.name] == ranks.rank]
 
 
+def _over_shards(solver: TimAdm | TimAuto) -> TimAdm | TimAuto:
+    """The solver as it is over shards; refuse settings that would be passed over in silence."""
+    if isinstance(solver, TimAdm):
+        if not solver.linearized or solver.form == "gram":
+            raise InvalidArgumentError(
+                "shards are solved with linearized=true and in the feature form only."
+            )
+        return solver
+    usual = TimAuto()
+    if solver.smoothing not in (0, usual.smoothing) or solver.n_neighbours != usual.n_neighbours:
+        raise InvalidArgumentError(
+            "over shards queries are not averaged with their neighbours, so smoothing and "
+            "n_neighbours cannot be set."
+        )
+    return dataclasses.replace(solver, smoothing=0.0)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
     """Everything that was looked at before the work begins; ``facts`` are what it depends on."""
@@ -61,8 +78,7 @@ class Plan:
             raise InvalidArgumentError(
                 f"method must be one of {', '.join(METHODS)} for shards; got '{method.name}'."
             )
-        if isinstance(solver, TimAdm) and not solver.linearized:
-            raise InvalidArgumentError("shards are solved with linearized=True only.")
+        solver = _over_shards(solver)
         rows, shards = read_support(support), find_shards(queries)
         solver.validate(len(rows.names))
         if shards[0].dim != rows.z.shape[1]:
@@ -74,7 +90,7 @@ class Plan:
             "support_sha256": digest(support),
             "shards": [shard.described() for shard in shards],
             "method": method.name,
-            "settings": solver.settings(),
+            "settings": json.loads(json.dumps(solver.settings())),  # as it is read again
         }
         ranks.agree("support, shards and settings", json.dumps(facts, sort_keys=True))
         plan = cls(support=rows, shards=shards, solver=solver, ranks=ranks, facts=facts)

@@ -5,6 +5,7 @@ of. It is replaced whole after every iteration, by the main process alone.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ _FORMAT = "infoshot.shards/1"
 class Progress:
     """Class weights, ``(class, dim)`` in float64, after ``n_steps`` iterations.
 
-    ``key`` is the digest of everything the solve depends on, ``beta`` the weight of the marginal
-    entropy, ``note`` how it was come by, ``ended`` whether nothing moves any more.
+    ``facts`` is everything the solve depends on, ``beta`` the weight of the marginal entropy,
+    ``note`` how it was come by, ``ended`` whether nothing moves any more.
     """
 
-    key: str
+    facts: Mapping[str, Any]
     weights: Tensor
     n_steps: int
     beta: float
@@ -37,8 +38,8 @@ class Progress:
 
     def write(self, folder: Path) -> None:
         """Put it in the place of what was there."""
-        facts = {name: value for name, value in vars(self).items() if name != "weights"}
-        metadata = {"progress": json.dumps({"format": _FORMAT, **facts}, sort_keys=True)}
+        about = {name: value for name, value in vars(self).items() if name != "weights"}
+        metadata = {"progress": json.dumps({"format": _FORMAT, **about}, sort_keys=True)}
         content = save({"weights": self.weights.contiguous()}, metadata=metadata)
         write_atomically(folder / STATE_NAME, content)
 
@@ -56,9 +57,9 @@ def read_progress(folder: Path) -> Progress | None:
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            facts: dict[str, Any] = json.loads((file.metadata() or {})["progress"])
-            if facts.pop("format") != _FORMAT:
+            about: dict[str, Any] = json.loads((file.metadata() or {})["progress"])
+            if about.pop("format") != _FORMAT:
                 raise KeyError("format")
-            return Progress(weights=file.get_tensor("weights"), **facts)
+            return Progress(weights=file.get_tensor("weights"), **about)
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise DataError(f"{path}: not what 'infoshot solve-shards' writes ({error}).") from error

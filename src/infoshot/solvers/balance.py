@@ -39,8 +39,17 @@ def decided_weight(uneven: Tensor, nu: Tensor) -> Tensor:
     return log_beta.exp_().clamp_(min=_LEAST)
 
 
+def evidence_in_words(seen: str, uneven: float, nu: float) -> str:
+    """What rehearsals showed, as a sentence; ``seen`` says from what."""
+    may_be = nu * math.log(_AT_BALANCE / EVEN) / _FALL
+    return (
+        f"Rehearsals came out {uneven:.1%} uneven (0% is equal classes, 100% a single one); "
+        f"{seen} {may_be:.1%} may be chance."
+    )
+
+
 def in_words(seen: str, uneven: float, nu: float, beta: float) -> str:
-    """A decision as a sentence; ``seen`` says from what."""
+    """Evidence and decision as sentences."""
     if beta >= EVEN:
         judgement = "equally frequent classes are expected"
     elif beta >= _SOMEWHAT_EVEN:
@@ -49,12 +58,8 @@ def in_words(seen: str, uneven: float, nu: float, beta: float) -> str:
         judgement = "equally frequent classes are hardly expected"
     else:
         judgement = "how frequent classes are is left to the queries"
-    may_be = nu * math.log(_AT_BALANCE / EVEN) / _FALL
-    return (
-        f"Rehearsals came out {uneven:.1%} uneven (0% is equal classes, 100% a single one); "
-        f"{seen} {may_be:.1%} may be chance. So {judgement} "
-        f"(balance weight {beta:.2f}; 1 is TIM's)."
-    )
+    evidence = evidence_in_words(seen, uneven, nu)
+    return f"{evidence} So {judgement} (balance weight {beta:.2f}; 1 is TIM's)."
 
 
 def evenly_spaced(n: int, n_wanted: int) -> Tensor:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -58,8 +57,3 @@ def make_shards(folder, *, half=True, seed=0, noise=0.25, shares=None, sizes=SIZ
         else:
             save_file({"features": rows.contiguous()}, queries / f"part{number}.safetensors")
     return OnDisk(folder / "support.safetensors", queries, z_sup, y_sup, z_qry.float())
-
-
-@pytest.fixture(params=["float16", "float32"])
-def on_disk(request, tmp_path):
-    return make_shards(tmp_path, half=request.param == "float16")
