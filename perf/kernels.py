@@ -14,7 +14,6 @@ import torch
 
 from infoshot import TaskBatch, TimAdm, TimGd
 from infoshot.solvers import Solver
-from infoshot.solvers.adam import corrected
 
 ADM = [
     {"arithmetic": arithmetic, "num_warps": num_warps}
@@ -49,44 +48,8 @@ def make_tasks(n_tasks, n_way=5, n_shot=5, n_query=15, dim=640):
     return TaskBatch(samples(n_shot), y.contiguous(), samples(n_query), n_way=n_way)
 
 
-def adm_kernel(solver, task, state, n_steps, how):
-    from infoshot.solvers.kernels.adm import adm_steps
-
-    adm_steps(
-        state.basis,
-        state.weights,
-        state.y_scaled,
-        state.y_count,
-        state.log_prior,
-        state.balance,
-        n_steps=n_steps,
-        sharpness=1 + solver.conditional_entropy_weight,
-        sigma=solver.support_weight(task.n_sup, task.n_qry),
-        step_size=solver.step_size(),
-        linearized=solver.linearized,
-        **how,
-    )
-    return state
-
-
-def gd_kernel(solver, task, state, n_steps, how):
-    from infoshot.solvers.kernels.descent import descent_steps
-
-    descent_steps(
-        state.z,
-        state.y,
-        state.weights,
-        state.mean,
-        state.square,
-        state.log_prior,
-        state.z.new_tensor([corrected(t + 1, solver.learning_rate) for t in range(n_steps)]),
-        temperature=solver.temperature,
-        cross_entropy_weight=solver.cross_entropy_weight,
-        marginal_entropy_weight=solver.marginal_entropy_weight,
-        conditional_entropy_weight=solver.conditional_entropy_weight,
-        **how,
-    )
-    return state
+def kernel(solver, task, state, n_steps, how):
+    return solver.launch(task, state, n_steps, **how)
 
 
 def plain(solver, task, state, n_steps, how):
@@ -109,7 +72,7 @@ def best_ms(steps, solver, task, n_steps, how, rounds):
     return 1000 * min(times)
 
 
-def compare(name, solver, task, n_steps, kernel, ways):
+def compare(name, solver, task, n_steps, ways):
     few = task[:1000]
     after_ten = probabilities(plain, solver, few, 10, {})
     labels = probabilities(plain, solver, few, n_steps, {}).argmax(-1)
@@ -143,9 +106,9 @@ def main():
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     task = make_tasks(options.tasks)
     if "adm" in options.methods:
-        compare("TIM-ADM", TimAdm(form="gram"), task, options.steps_adm, adm_kernel, ADM)
+        compare("TIM-ADM", TimAdm(form="gram"), task, options.steps_adm, ADM)
     if "gd" in options.methods:
-        compare("TIM-GD", TimGd(), task, options.steps_gd, gd_kernel, GD)
+        compare("TIM-GD", TimGd(), task, options.steps_gd, GD)
 
 
 if __name__ == "__main__":

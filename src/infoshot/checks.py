@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -115,6 +115,19 @@ def few_queries(n_qry: int, n_way: int) -> str | None:
         "assumption that classes are about equally frequent among them means little; "
         "the method 'tim-auto' does not need it."
     )
+
+
+def in_class_order(shares: Mapping[str, float], classes: Sequence[str]) -> list[float]:
+    """Shares in the order of the classes, all of which must be named."""
+    missing = [name for name in classes if name not in shares]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        names = ", ".join(missing[:5]) + more
+        raise InvalidArgumentError(f"--prior must name every class once; missing: {names}.")
+    for name in shares:
+        if name not in classes:
+            raise InvalidArgumentError(f"--prior: there is no class '{name}'.")
+    return [shares[name] for name in classes]
 
 
 def numeric_tensor(name: str, value: Any) -> Tensor:  # noqa: ANN401 - any array-like may come

@@ -8,7 +8,6 @@ import torch
 
 from infoshot import TaskBatch, TimAdm, TimAuto, TimGd, solve
 from infoshot.solvers import Solver, kernels
-from infoshot.solvers.adam import corrected
 
 pytest.importorskip("triton", exc_type=ImportError)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -43,44 +42,6 @@ def _tasks(shots, dim=640, n_qry=75, n_tasks=2):
     return TaskBatch(z_sup, y_sup.contiguous().to(DEVICE), z_qry, n_way=n_way)
 
 
-def _adm_steps(solver, task, state, n_steps, **how):
-    from infoshot.solvers.kernels.adm import adm_steps
-
-    adm_steps(
-        state.basis,
-        state.weights,
-        state.y_scaled,
-        state.y_count,
-        state.log_prior,
-        state.balance,
-        n_steps=n_steps,
-        sharpness=1 + solver.conditional_entropy_weight,
-        sigma=solver.support_weight(task.n_sup, task.n_qry),
-        step_size=solver.step_size(),
-        linearized=solver.linearized,
-        **how,
-    )
-
-
-def _descent_steps(solver, state, n_steps, **how):
-    from infoshot.solvers.kernels.descent import descent_steps
-
-    descent_steps(
-        state.z,
-        state.y,
-        state.weights,
-        state.mean,
-        state.square,
-        state.log_prior,
-        state.z.new_tensor([corrected(t + 1, solver.learning_rate) for t in range(n_steps)]),
-        temperature=solver.temperature,
-        cross_entropy_weight=solver.cross_entropy_weight,
-        marginal_entropy_weight=solver.marginal_entropy_weight,
-        conditional_entropy_weight=solver.conditional_entropy_weight,
-        **how,
-    )
-
-
 def _assert_same(solver, task, state, expected):
     torch.testing.assert_close(state.weights, expected.weights, **CLOSE)
     torch.testing.assert_close(
@@ -111,7 +72,7 @@ def test_adm_kernel_equals_steps(settings, shots, balance, arithmetic):
         exact.balance = plain.balance.double()
     for _ in range(8):
         plain, exact = solver.step(task, plain), solver.step(exact_task, exact)
-    _adm_steps(solver, task, state, 8, arithmetic=arithmetic)
+    solver.launch(task, state, 8, arithmetic=arithmetic)
     # A class that dies out magnifies every rounding: as exact as PyTorch's own steps are.
     allowed = 1e-5 + 4 * (plain.weights - exact.weights).abs().max()
     assert (state.weights - exact.weights).abs().max() <= allowed
@@ -137,7 +98,7 @@ def test_descent_kernel_equals_steps(settings, shots, dim, arithmetic):
     expected, state = solver.init(task), solver.init(task)
     for _ in range(5):
         expected = solver.step(task, expected)
-    _descent_steps(solver, state, 5, arithmetic=arithmetic)
+    solver.launch(task, state, 5, arithmetic=arithmetic)
     _assert_same(solver, task, state, expected)
     torch.testing.assert_close(state.mean, expected.mean, **CLOSE)
     torch.testing.assert_close(state.square, expected.square, **CLOSE)

@@ -1,7 +1,6 @@
 """How frequent classes are, as ``--prior`` says it."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infoshot.errors import DataError, InvalidArgumentError
@@ -27,16 +26,3 @@ def class_shares(given: str) -> dict[str, float]:
     if not all(0 < share < float("inf") for share in shares.values()):
         raise InvalidArgumentError("--prior must give every class a share above 0.")
     return shares
-
-
-def in_class_order(shares: Mapping[str, float], classes: Sequence[str]) -> list[float]:
-    """Shares in the order of the classes, all of which must be named."""
-    missing = [name for name in classes if name not in shares]
-    if missing:
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        names = ", ".join(missing[:5]) + more
-        raise InvalidArgumentError(f"--prior must name every class once; missing: {names}.")
-    for name in shares:
-        if name not in classes:
-            raise InvalidArgumentError(f"--prior: there is no class '{name}'.")
-    return [shares[name] for name in classes]

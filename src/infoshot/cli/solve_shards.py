@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from infoshot.checks import in_class_order
 from infoshot.cli import image_options as given
 from infoshot.cli.console import SpokenProgress, complain, print_table, progress_bar, stdout
 from infoshot.cli.options import methods_with_settings
-from infoshot.cli.prior import class_shares, in_class_order
+from infoshot.cli.prior import class_shares
 from infoshot.distributed import Ranks, joined_ranks
 from infoshot.errors import InvalidArgumentError
 from infoshot.memory import keep_freed_memory

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infoshot.checks import in_class_order
 from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.label.classifier import Classifier, prepared
 from infoshot.label.encode import Encoded
@@ -58,12 +59,8 @@ class Request:
             return method
         if "class_prior" not in method.solver.settings():
             raise InvalidArgumentError(f"--method '{self.method}' cannot use a --prior.")
-        if set(self.prior) != set(classes):
-            raise InvalidArgumentError(
-                f"--prior must name every class once; the classes are {', '.join(classes)}."
-            )
-        total = sum(self.prior.values())
-        return method.with_settings({"class_prior": [self.prior[name] / total for name in classes]})
+        shares = in_class_order(self.prior, classes)
+        return method.with_settings({"class_prior": [share / sum(shares) for share in shares]})
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class ShardedAdm:
     def step(self, w: Tensor) -> Tensor:
         """Class weights after one more iteration."""
         solver, kit = self.solver, half if self.queries.as_stored else passes
-        classifier = kit.Classifier.of(w, solver.temperature, self.queries.device)
+        classifier = Classifier.of(w, solver.temperature, self.queries.device, kit.DTYPE)
         how = {"classifier": classifier, "power": 1 + solver.conditional_entropy_weight}
         sums = self._over_queries(partial(kit.class_sums, **how), w)
         moments = partial(kit.query_moments, **how, shift=self._shift(sums))

@@ -7,40 +7,20 @@ is one kernel each, which reads the scores once. Differences q - p are stored in
 times 4096 so that small ones keep their digits.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from infoshot.shards.passes import LOG2_E
+from infoshot.shards.passes import Classifier
 
+DTYPE = torch.float16
 MOST_CLASSES = 4096  # a row of scores must fit into registers
-
-
-@dataclass(frozen=True, eq=False)
-class Classifier:
-    """Class weights in float16, scaled to the base 2, and their bias in float32."""
-
-    weights: Tensor  # [class, dim]
-    bias: Tensor  # [class]
-
-    @classmethod
-    def of(cls, w: Tensor, temperature: float, device: str) -> "Classifier":
-        """From weights in float64, ``(class, dim)``."""
-        scale = temperature * LOG2_E
-        bias = torch.linalg.vecdot(w, w) * (-scale / 2)
-        return cls((w * scale).half().to(device), bias.float().to(device))
-
-    def products(self, z: Tensor) -> Tensor:
-        """Products of rows and weights, float32, ``(row, class)``."""
-        return torch.mm(z, self.weights.T, out_dtype=torch.float32)
 
 
 def class_sums(z: Tensor, inverse: Tensor, classifier: Classifier, power: float) -> Tensor:
     """As in ``passes.py``, of rows with one over their lengths."""
     from infoshot.shards.kernels import power_sums
 
-    return power_sums(classifier.products(z), inverse, classifier.bias, power)
+    return power_sums(_products(z, classifier), inverse, classifier.bias, power)
 
 
 def query_moments(
@@ -49,6 +29,11 @@ def query_moments(
     """As in ``passes.py``, of rows with one over their lengths."""
     from infoshot.shards.kernels import SCALE, differences
 
-    moved, sums = differences(classifier.products(z), inverse, classifier.bias, power, shift)
+    moved, sums = differences(_products(z, classifier), inverse, classifier.bias, power, shift)
     product = torch.mm(moved.T, z, out_dtype=torch.float32).div_(SCALE)
     return torch.cat((product, sums.float()), dim=1).double()
+
+
+def _products(z: Tensor, classifier: Classifier) -> Tensor:
+    """Products of rows and weights, float32, ``(row, class)``."""
+    return torch.mm(z, classifier.weights.T, out_dtype=torch.float32)

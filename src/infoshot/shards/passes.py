@@ -13,22 +13,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-LOG2_E = math.log2(math.e)
+DTYPE = torch.float32  # of the class weights
+_LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """Class weights as a pass needs them: float32, on its device, scaled to the base 2."""
+    """Class weights as a pass needs them: on its device, scaled to the base 2; float32 bias."""
 
     weights: Tensor  # [class, dim]
     bias: Tensor  # [class]
 
     @classmethod
-    def of(cls, w: Tensor, temperature: float, device: str) -> "Classifier":
-        """From weights in float64, ``(class, dim)``."""
-        scale = temperature * LOG2_E
+    def of(
+        cls, w: Tensor, temperature: float, device: str, dtype: torch.dtype = torch.float32
+    ) -> "Classifier":
+        """From weights in float64, ``(class, dim)``; ``dtype`` is that of the rows they meet."""
+        scale = temperature * _LOG2_E
         bias = torch.linalg.vecdot(w, w) * (-scale / 2)
-        return cls((w * scale).float().to(device), bias.float().to(device))
+        return cls((w * scale).to(dtype).to(device), bias.float().to(device))
 
     def exponents(self, z: Tensor) -> Tensor:
         """Logarithms to the base 2 of the posterior of rows, up to a constant; at most 0."""

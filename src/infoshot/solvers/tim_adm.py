@@ -22,7 +22,7 @@ Prefer it to TIM-GD: equal accuracy, some forty times faster. Reference: [Boudia
 
 import math
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -138,6 +138,10 @@ class TimAdm(TimSolver[AdmState]):
         """Take many steps, in one launch where there is a kernel for it."""
         if not self._has_kernel(task, state):
             return super().advance(task, state, n_steps)
+        return self.launch(task, state, n_steps)
+
+    def launch(self, task: TaskBatch, state: AdmState, n_steps: int, **how: Any) -> AdmState:  # noqa: ANN401
+        """Take many steps by the kernel, which is told ``how`` to work."""
         from infoshot.solvers.kernels.adm import adm_steps
 
         state.weights = state.weights.contiguous()
@@ -153,6 +157,7 @@ class TimAdm(TimSolver[AdmState]):
             sigma=self.support_weight(task.n_sup, task.n_qry),
             step_size=self.step_size(),
             linearized=self.linearized,
+            **how,
         )
         return state
 

@@ -11,7 +11,7 @@ Reference: [Boudiaf2020]_ in ``objective.py``; Adam as in ``adam.py``.
 
 import dataclasses
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from infoshot.solvers import kernels
 from infoshot.solvers.adam import corrected
@@ -47,6 +47,16 @@ class TimGd(DescentSolver, TimSolver[DescentState]):
         n_samples = task.n_sup + task.n_qry
         if self.tolerance is not None or not kernels.takes(state.z, n_samples, task.n_way):
             return super().advance(task, state, n_steps)
+        return self.launch(task, state, n_steps)
+
+    def launch(
+        self,
+        task: TaskBatch,
+        state: DescentState,
+        n_steps: int,
+        **how: Any,  # noqa: ANN401
+    ) -> DescentState:
+        """Take many steps by the kernel, which is told ``how`` to work."""
         from infoshot.solvers.kernels.descent import descent_steps
 
         steps = range(state.n_descents + 1, state.n_descents + n_steps + 1)
@@ -63,6 +73,7 @@ class TimGd(DescentSolver, TimSolver[DescentState]):
             cross_entropy_weight=self.cross_entropy_weight,
             marginal_entropy_weight=self.marginal_entropy_weight,
             conditional_entropy_weight=self.conditional_entropy_weight,
+            **how,
         )
         state.n_descents += n_steps
         return state
