@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from infoshot.cli.console import complain, print_table, progress_bar, say, stdout
+from infoshot.cli.console import SpokenProgress, complain, print_table, progress_bar, stdout
 from infoshot.cli.options import methods_with_settings
 from infoshot.cli.prior import class_shares
 from infoshot.errors import InvalidArgumentError
@@ -49,13 +49,18 @@ def watched() -> Iterator[Watcher]:
     """Draw a progress bar for whoever reports to the watcher; without a terminal, say phases."""
     with progress_bar("images") as progress:
         bar = progress.add_task("", total=None)
+        spoken = SpokenProgress(shown=progress.disable)
 
         def phase(name: str, total: int) -> None:
             progress.update(bar, description=name, total=total or None, completed=0)
-            if total and progress.disable:
-                say(f"{name} {total:,} {'image' if total == 1 else 'images'} ...")
+            if total:
+                spoken.begin(f"{name} {total:,} {'image' if total == 1 else 'images'}", total)
 
-        yield Watcher(phase, lambda n_done: progress.advance(bar, n_done))
+        def advance(n_done: int) -> None:
+            progress.advance(bar, n_done)
+            spoken.advance(n_done)
+
+        yield Watcher(phase, advance)
 
 
 def print_finished(done: Finished, out: Path) -> None:
