@@ -66,7 +66,10 @@ def test_features_do_not_depend_on_the_number_of_cores(root):
     checkpoint = Checkpoint("resnet18", make_backbone("resnet18").eval(), "0" * 64)
     split = open_dataset("folder", root).split("test")
     few = type(split)("test", split.records[:3], split.labels[:3], split.class_names)
-    made = []
+    made, threads = [], []
+    checkpoint.backbone.register_forward_pre_hook(
+        lambda *_: threads.append(torch.get_num_threads())
+    )
     before = torch.get_num_threads()
     for n_threads in (1, 2, 3):
         torch.set_num_threads(n_threads)
@@ -78,6 +81,7 @@ def test_features_do_not_depend_on_the_number_of_cores(root):
     for whole, part in made:
         assert torch.equal(whole, made[0][0])
         assert torch.equal(part, whole[:3])
+    assert set(threads) == {1}
 
 
 def test_network_sees_batches_of_one_size_only(root, checkpoint):

@@ -263,3 +263,14 @@ def test_results_do_not_go_among_the_shards(good):
     with pytest.raises(DataError, match="results must go to another folder than the shards"):
         solve_shards(good.support, good.queries, good.queries / ".." / "queries", method=METHOD)
     assert len(list(good.queries.iterdir())) == 5
+
+
+def test_labels_of_another_solve_are_not_taken_for_ones_of_this(good, tmp_path):
+    solve_shards(good.support, good.queries, tmp_path / "out", method=METHOD)
+    other = METHOD.with_settings({"temperature": 3.0})
+    solve_shards(good.support, good.queries, tmp_path / "other", method=other)
+    own, strange = (tmp_path / name / "labels" / "part0.safetensors" for name in ("out", "other"))
+    before = own.read_bytes()
+    own.write_bytes(strange.read_bytes())
+    solve_shards(good.support, good.queries, tmp_path / "out", method=METHOD)
+    assert own.read_bytes() == before

@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 
 from infoshot import TimAdm, TimAuto, solve
 from infoshot.shards import Watcher, solve_shards
+from infoshot.shards.adm import ShardedAdm
+from infoshot.shards.rows import Piece, Rows
 from infoshot.solvers import METHODS
 from tests.label.commands import run
 from tests.shards.made_shards import N_CLASSES, SIZES, make_shards
@@ -132,3 +134,13 @@ def test_finished_solve_is_not_done_again(on_disk, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("part*")} == before
     assert summary.was_finished
     assert (out / "run.json").read_bytes() == facts
+
+
+def test_a_class_that_nothing_is_near_to_stays_where_it_is():
+    """Without the support in the objective nothing holds it, and nothing may divide by zero."""
+    solver = TimAdm(temperature=1000.0, cross_entropy_weight=0.0, marginal_entropy_weight=0.0)
+    w = torch.eye(2, 4, dtype=torch.float64)
+    support = Rows([Piece("", w.float(), torch.arange(2))], 10)
+    queries = Rows([Piece("", w[:1].float().repeat(5, 1))], 10)
+    adm = ShardedAdm(solver, support, queries, n_support=2, n_queries=5)
+    torch.testing.assert_close(adm.step(w), w)
