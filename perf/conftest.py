@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from infoshot.data import gaussian_tasks
-from infoshot.environment import environment
+from infoshot.core.environment import environment
+from infoshot.tasks import gaussian_tasks
 
 RATIOS: dict[str, dict[str, float]] = {}
 

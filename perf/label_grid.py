@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
-from infoshot.environment import environment
+from infoshot.core.environment import environment
 
 BATCHES = (4, 8, 16, 32, 64)
 SECONDS = 4.0
@@ -25,8 +25,8 @@ def images_per_second(lanes, threads, batch, channels_last):
     import torch
 
     from infoshot.backbones.registry import pretrained_backbone
+    from infoshot.core.memory import keep_freed_memory
     from infoshot.features.extract import prepared_images
-    from infoshot.memory import keep_freed_memory
 
     keep_freed_memory()  # as the command does
 

@@ -15,12 +15,13 @@ from pathlib import Path
 import torch
 
 from infoshot import TimAdm, TimAuto, TimGd, solve
-from infoshot.data import TaskSpec
-from infoshot.data.tasks import TaskSampler, gather_tasks
-from infoshot.environment import environment
+from infoshot.core.environment import environment
+from infoshot.core.types import FeatureTable
 from infoshot.metrics import accuracy
-from infoshot.solvers import kernels, tasks_per_chunk
-from infoshot.types import FeatureTable
+from infoshot.solvers import _kernels as kernels
+from infoshot.solvers import tasks_per_chunk
+from infoshot.tasks import TaskSpec
+from infoshot.tasks.sampler import TaskSampler, gather_tasks
 
 SOLVERS = {"tim-adm": TimAdm(), "tim-gd": TimGd(), "tim-auto": TimAuto()}
 CLASSES, PER_CLASS, DIM = 20, 600, 640

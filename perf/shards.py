@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from infoshot.environment import environment
+from infoshot.core.environment import environment
 
 SHARDS = 8
 
 
 def make(folder, n_rows, dim, n_classes, device):
     """Gaussian classes on the sphere, five labelled rows each."""
+    from infoshot.core.types import FeatureTable
     from infoshot.features import write_features
-    from infoshot.types import FeatureTable
 
     generator = torch.Generator(device).manual_seed(0)
 
@@ -114,8 +114,8 @@ def bare_seconds(folder, device):
 
 
 def run(folder, options, queue):
+    from infoshot.core.memory import keep_freed_memory
     from infoshot.distributed import Ranks
-    from infoshot.memory import keep_freed_memory
     from infoshot.shards import solve_shards
     from infoshot.solvers import METHODS
 

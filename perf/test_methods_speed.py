@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from infoshot import solve
-from infoshot.data import TaskSpec, sample_tasks
 from infoshot.features import default_features_path, prepare, read_features
 from infoshot.solvers import METHODS
 from infoshot.solvers.alpha_tim import AlphaTim
+from infoshot.tasks import TaskSpec, sample_tasks
 from perf import literal, peers
 
 

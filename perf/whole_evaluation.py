@@ -13,10 +13,10 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from infoshot.benchmark import Protocol, run_cell
-from infoshot.data import TaskSpec
-from infoshot.environment import environment
+from infoshot.core.environment import environment
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
+from infoshot.tasks import TaskSpec
 
 
 def run(n_shot, n_tasks):

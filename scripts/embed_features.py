@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from infoshot.atomic import write_atomically
+from infoshot.core.atomic import write_atomically
 from infoshot.features import digest, read_features
 
 

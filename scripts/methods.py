@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from infoshot import TaskBatch, TimAdm, solve
-from infoshot.atomic import make_folder, write_atomically
 from infoshot.benchmark import Protocol, rows_to_json, run_cell
 from infoshot.benchmark.plots import plot_regimes, plot_time
 from infoshot.benchmark.tables import with_interval
-from infoshot.data import TaskSpec, sample_tasks
-from infoshot.data.regimes import parse_regime
+from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import default_features_path, digest, prepare, read_features
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import METHODS
-from infoshot.types import FeatureTable, ResultRow
+from infoshot.tasks import TaskSpec, sample_tasks
+from infoshot.tasks.regimes import parse_regime
 
 REGIMES = ["balanced", "dirichlet:2", "effective:2", "effective:1", "few:5", "few:1", "open:25"]
 SLOW = {"ent-min", "ostim", "alpha-tim", "tim-gd"}  # a thousand gradient steps

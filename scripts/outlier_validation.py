@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from infoshot import TaskBatch, solve
+from infoshot.core.types import FeatureTable
 from infoshot.features import prepare, read_features
 from infoshot.solvers import METHODS
-from infoshot.types import FeatureTable
 
 Score = Callable[[Tensor, Tensor, Tensor], Tensor]
 

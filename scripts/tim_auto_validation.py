@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from infoshot import FeatureTable, TaskBatch, TimAdm, TimAuto, solve
-from infoshot.data import TaskSpec, sample_tasks
-from infoshot.data.regimes import parse_regime
-from infoshot.environment import environment
+from infoshot.core.environment import environment
 from infoshot.features import digest, prepare, read_features
 from infoshot.metrics import accuracy, negative_log_likelihood
 from infoshot.solvers import METHODS
 from infoshot.solvers.baselines.prototype import shrunken
 from infoshot.solvers.objective import class_counts
+from infoshot.tasks import TaskSpec, sample_tasks
+from infoshot.tasks.regimes import parse_regime
 
 RESULTS = Path(__file__).parents[1] / "results"
 FEATURES = RESULTS / "training/resnet18/mini_val_resnet18.safetensors"

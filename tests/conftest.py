@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from infoshot import FeatureTable
-from infoshot.data import TaskSpec, gaussian_tasks, sample_tasks
 from infoshot.features import default_features_path, prepare, read_features
+from infoshot.tasks import TaskSpec, gaussian_tasks, sample_tasks
 
 
 @pytest.fixture(scope="session", autouse=True)

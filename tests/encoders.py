@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from infoshot.data import open_dataset
-from infoshot.data.transforms import network_input, resize_and_crop
+from infoshot.images import open_dataset
+from infoshot.images.transforms import network_input, resize_and_crop
 
 
 def make_split(root):

@@ -21,8 +21,8 @@ import torch
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, load_training, save_checkpoint
 from infoshot.features import read_features
-from infoshot.label.classifier import load_classifier
-from infoshot.label.folder import CSV_COLUMNS
+from infoshot.labelling.classifier import load_classifier
+from infoshot.labelling.run_folder import CSV_COLUMNS
 from tests.image_folders import make_folders
 
 pytestmark = pytest.mark.slow

@@ -55,7 +55,7 @@ def test_public_names_are_these():
 def test_import_is_light():
     # The estimator, the command line and plots bring their packages when they are used.
     code = (
-        "import sys, infoshot, infoshot.testing, infoshot.features, infoshot.data\n"
+        "import sys, infoshot, infoshot.testing, infoshot.features, infoshot.images\n"
         "import infoshot.backbones.encoders\n"
         "heavy = {'sklearn', 'typer', 'rich', 'matplotlib', 'pandas'} & set(sys.modules)\n"
         "heavy |= {'transformers', 'timm', 'onnx', 'onnxruntime'} & set(sys.modules)\n"

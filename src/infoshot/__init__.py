@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from infoshot.errors import DataError, InfoshotError, InvalidArgumentError, ShapeError
+from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError, ShapeError
+from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch, Trace
 from infoshot.solvers import Prototype, TimAdm, TimAuto, TimGd, solve
-from infoshot.types import FeatureTable, Solution, Status, TaskBatch, Trace
 from infoshot.version import __version__
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from infoshot.atomic import write_atomically
-from infoshot.checks import few_queries, numeric_tensor, one_of, unknown_name
-from infoshot.errors import DataError, InvalidArgumentError, NonFiniteWarning
+from infoshot.core.atomic import write_atomically
+from infoshot.core.checks import few_queries, numeric_tensor, one_of, unknown_name
+from infoshot.core.errors import DataError, InvalidArgumentError, NonFiniteWarning
+from infoshot.core.types import Status, TaskBatch
 from infoshot.features import unit_length
 from infoshot.solvers import METHODS, Prototype, Solver, solve
-from infoshot.types import Status, TaskBatch
 
 Array = NDArray[Any]
 _FORMAT = "infoshot.TIMClassifier/2"

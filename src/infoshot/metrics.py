@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from infoshot.errors import ShapeError
+from infoshot.core.errors import ShapeError
 
 _Z95 = 1.96
 

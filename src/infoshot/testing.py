@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoshot.data import gaussian_tasks
-from infoshot.errors import InvalidArgumentError
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.types import Solution, TaskBatch
 from infoshot.solvers import Solver, solve
-from infoshot.solvers.base import RULES
-from infoshot.types import Solution, TaskBatch
+from infoshot.solvers.solver import RULES
+from infoshot.tasks import gaussian_tasks
 
 Check = Callable[[Solver[Any], str], None]
 

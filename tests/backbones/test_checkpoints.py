@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from infoshot import DataError
-from infoshot.atomic import write_atomically
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import import_checkpoint, load_checkpoint, save_checkpoint
+from infoshot.core.atomic import write_atomically
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from torch import nn
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import make_backbone
-from infoshot.backbones.base import InputSpec
+from infoshot.backbones.backbone import InputSpec
 from infoshot.backbones.checkpoints import pretrained_checkpoint, save_checkpoint
 from infoshot.backbones.encoders import open_encoder
-from infoshot.errors import MissingDependencyError
+from infoshot.core.errors import MissingDependencyError
 from infoshot.features.extract import Extraction, extract_features
 from tests.encoders import make_split, network_inputs, one_sentence
 

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from infoshot import DataError
 from infoshot.backbones import make_backbone
-from infoshot.backbones.base import IMAGENET_MEAN, IMAGENET_STD, InputSpec
+from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD, InputSpec
 from infoshot.backbones.encoders import open_encoder
 from infoshot.features.extract import Extraction, extract_features
 from tests.encoders import make_split, network_inputs, one_sentence

@@ -10,8 +10,8 @@ import pytest
 
 from infoshot.benchmark import Protocol, rows_from_json, run_cell
 from infoshot.benchmark.plots import _label_heights, plot_regimes, plot_time
-from infoshot.data import TaskSpec
 from infoshot.solvers import METHODS
+from infoshot.tasks import TaskSpec
 
 ROOT = Path(__file__).parents[2]
 RESULTS = json.loads((ROOT / "results/methods.json").read_text())

@@ -41,7 +41,9 @@ SOLVERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::infoshot.errors.IsolatedWarning")  # features of length 1e6
+@pytest.mark.filterwarnings(
+    "ignore::infoshot.core.errors.IsolatedWarning"
+)  # features of length 1e6
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solver_keeps_the_contract(name, check):
@@ -125,7 +127,7 @@ def test_suite_accepts_a_solver_of_somebody_else():
 
 
 @pytest.mark.parametrize("how", TAMPER)
-@pytest.mark.filterwarnings("ignore::infoshot.errors.NonFiniteWarning")
+@pytest.mark.filterwarnings("ignore::infoshot.core.errors.NonFiniteWarning")
 def test_suite_notices_a_broken_solver(how):
     with pytest.raises(AssertionError):
         TAMPER[how][1](Tampered(how=how))

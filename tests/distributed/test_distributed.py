@@ -13,7 +13,7 @@ from torch import nn
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
-from infoshot.data import open_dataset
+from infoshot.core.parallel import chunk_ranges
 from infoshot.distributed import (
     ALONE,
     Ranks,
@@ -23,7 +23,7 @@ from infoshot.distributed import (
     synchronised_batch_norm,
 )
 from infoshot.features import read_features
-from infoshot.parallel import chunk_ranges
+from infoshot.images import open_dataset
 from infoshot.training import TrainConfig, base_splits, load_training_images, train
 from tests.image_folders import make_folders
 

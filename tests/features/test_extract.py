@@ -12,11 +12,11 @@ from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import Checkpoint, save_checkpoint
 from infoshot.cli.app import app
-from infoshot.data import open_dataset
-from infoshot.data.transforms import network_input, resize_and_crop
 from infoshot.features import read_features
 from infoshot.features.cache import cache_key, cached
 from infoshot.features.extract import Extraction, extract_features, feature_table, provenance
+from infoshot.images import open_dataset
+from infoshot.images.transforms import network_input, resize_and_crop
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 from infoshot import DataError, FeatureTable
-from infoshot.atomic import check_writable, write_atomically
-from infoshot.data.splits import published_split
+from infoshot.core.atomic import check_writable, write_atomically
 from infoshot.features import default_features_path, digest, read_features, write_features
+from infoshot.images.splits import published_split
 
 FEATURES = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 0, -1, -1])

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from infoshot.backbones.checkpoints import load_checkpoint
-from infoshot.data import open_dataset
-from infoshot.data.splits import published_split
 from infoshot.features import read_features
 from infoshot.features.extract import Extraction, extract_features, provenance
+from infoshot.images import open_dataset
+from infoshot.images.splits import published_split
 
 RUN = Path(__file__).parents[2] / "results" / "training" / "resnet18"
 

@@ -5,16 +5,18 @@ import torch
 
 from infoshot import TaskBatch, solve
 from infoshot.benchmark import Protocol, run_cell
-from infoshot.data import TaskSampler, TaskSpec, gaussian_tasks
+from infoshot.core.types import FeatureTable
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
+from infoshot.tasks import TaskSampler, TaskSpec, gaussian_tasks
 from infoshot.testing import check_solver
-from infoshot.types import FeatureTable
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.filterwarnings("ignore::infoshot.errors.IsolatedWarning")  # features of length 1e6
+@pytest.mark.filterwarnings(
+    "ignore::infoshot.core.errors.IsolatedWarning"
+)  # features of length 1e6
 @pytest.mark.parametrize("name", METHODS)
 def test_contract_holds_on_the_gpu(name):
     check_solver(METHODS[name].solver, "cuda")

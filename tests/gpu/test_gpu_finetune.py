@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from infoshot.backbones import make_backbone
-from infoshot.data import TaskSpec, open_dataset
-from infoshot.data.decoded import stored_crops
-from infoshot.data.image_tasks import image_tasks
-from infoshot.finetune import FineTuner, FineTuning
+from infoshot.images import open_dataset
+from infoshot.images.in_memory import stored_crops
+from infoshot.reproduction.finetune import FineTuner, FineTuning
+from infoshot.tasks import TaskSpec
+from infoshot.tasks.image_tasks import image_tasks
 from tests.image_folders import make_folders
 
 pytestmark = pytest.mark.gpu

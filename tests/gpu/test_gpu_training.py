@@ -6,12 +6,12 @@ import torch.distributed as dist
 
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint
-from infoshot.data import open_dataset
-from infoshot.data.transforms import augment, draw_augmentation
 from infoshot.distributed import Ranks
 from infoshot.features.extract import Extraction, extract_features
+from infoshot.images import open_dataset
+from infoshot.images.transforms import augment, draw_augmentation
 from infoshot.training import TrainConfig, load_training_images, train
-from infoshot.training.images import base_splits
+from infoshot.training.training_images import base_splits
 from tests.image_folders import make_folders
 
 pytestmark = pytest.mark.gpu

@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from infoshot import TaskBatch
+from infoshot.core.types import FeatureTable
 from infoshot.features import write_features
-from infoshot.types import FeatureTable
 
 SIZES = (700, 1, 0, 1299, 400)  # uneven, one row, none
 N_CLASSES, DIM = 7, 24

@@ -6,12 +6,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from infoshot import DataError, InvalidArgumentError
+from infoshot.core.types import FeatureTable
 from infoshot.features import write_features
 from infoshot.shards import find_shards, solve_shards
 from infoshot.shards.files import open_shard
 from infoshot.solvers import METHODS
-from infoshot.types import FeatureTable
-from tests.label.commands import run
+from tests.labelling.commands import run
 from tests.shards.made_shards import make_shards
 
 METHOD = METHODS["tim-adm"].with_settings({"n_steps": 3})

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from infoshot.shards import passes
+from infoshot.solvers.sharded import passes
 
 pytest.importorskip("triton", exc_type=ImportError)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.mark.parametrize(("n_rows", "n_classes"), [(1, 2), (77, 5), (300, 100), (64, 1000)])
 def test_kernels_do_what_the_passes_do(n_rows, n_classes, monkeypatch):
-    from infoshot.shards import kernels
+    from infoshot.solvers.sharded import pass_kernels as kernels
 
     monkeypatch.setattr(kernels, "_PROGRAMS", 5)
     generator = torch.Generator().manual_seed(0)

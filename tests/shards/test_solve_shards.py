@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 
 from infoshot import TimAdm, TimAuto, solve
 from infoshot.shards import Watcher, solve_shards
-from infoshot.shards.adm import ShardedAdm
-from infoshot.shards.rows import Piece, Rows
 from infoshot.solvers import METHODS
-from tests.label.commands import run
+from infoshot.solvers.sharded.rows import Piece, Rows
+from infoshot.solvers.sharded.sharded_adm import ShardedAdm
+from tests.labelling.commands import run
 from tests.shards.made_shards import N_CLASSES, SIZES, make_shards
 
 CLEAR = 1e-3
@@ -74,7 +74,7 @@ def test_chunks_and_threads_do_not_matter(on_disk, tmp_path, monkeypatch, thread
 def test_tim_auto_decides_as_in_memory(tmp_path, monkeypatch, shares):
     """Without averages over neighbours, and with a sample of everything, it is the same solve."""
     monkeypatch.setattr("infoshot.solvers.tim_auto._REHEARSED", 2400)
-    monkeypatch.setattr("infoshot.shards.guard._LEAST", 2400)
+    monkeypatch.setattr("infoshot.shards.sample_check._LEAST", 2400)
     on_disk = make_shards(tmp_path, shares=shares)
     expected = solve(TimAuto(smoothing=0), on_disk.task())
     method = METHODS["tim-auto"].with_settings({"smoothing": 0})
@@ -98,7 +98,7 @@ def test_skewed_queries_are_noticed(tmp_path):
 
 
 def test_tolerance_stops_and_says_so(on_disk, tmp_path, monkeypatch):
-    monkeypatch.setattr("infoshot.shards.job._WATCHED", 2400)
+    monkeypatch.setattr("infoshot.shards.api._WATCHED", 2400)
     method = with_steps("tim-adm", 150, tolerance=0.01)
     summary = solve_shards(on_disk.support, on_disk.queries, tmp_path / "out", method=method)
     assert summary.converged

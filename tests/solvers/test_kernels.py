@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from infoshot import TaskBatch, TimAdm, TimAuto, TimGd, solve
-from infoshot.solvers import Solver, kernels
+from infoshot.solvers import Solver
+from infoshot.solvers import _kernels as kernels
 
 pytest.importorskip("triton", exc_type=ImportError)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

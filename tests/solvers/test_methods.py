@@ -8,9 +8,7 @@ import torch
 
 from infoshot import FeatureTable, TaskBatch, solve
 from infoshot.benchmark import Protocol, run_cell
-from infoshot.data import TaskSpec, gaussian_tasks, sample_tasks
-from infoshot.data.regimes import parse_regime
-from infoshot.errors import IsolatedWarning
+from infoshot.core.errors import IsolatedWarning
 from infoshot.features import prepare
 from infoshot.solvers import METHODS
 from infoshot.solvers.alpha_tim import AlphaTim
@@ -25,6 +23,8 @@ from infoshot.solvers.baselines.ostim import Ostim
 from infoshot.solvers.baselines.paddle import Paddle
 from infoshot.solvers.baselines.pt_map import PtMap
 from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
+from infoshot.tasks import TaskSpec, gaussian_tasks, sample_tasks
+from infoshot.tasks.regimes import parse_regime
 from tests.reference import methods_numpy as reference
 
 CASES = {

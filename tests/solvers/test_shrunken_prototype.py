@@ -6,8 +6,8 @@ import torch
 
 from infoshot import solve
 from infoshot.benchmark import Protocol, run_cell
-from infoshot.data import TaskSpec, gaussian_tasks
 from infoshot.solvers import METHODS, Prototype
+from infoshot.tasks import TaskSpec, gaussian_tasks
 
 
 def _by_hand(z_sup, y_sup, z_qry, n_way, kappa, tau):

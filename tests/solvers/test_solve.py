@@ -15,8 +15,7 @@ from infoshot import (
     TimGd,
     solve,
 )
-from infoshot.data import gaussian_tasks
-from infoshot.errors import NonFiniteWarning
+from infoshot.core.errors import NonFiniteWarning
 from infoshot.solvers import tasks_per_chunk
 from infoshot.solvers.objective import (
     conditional_entropy,
@@ -24,6 +23,7 @@ from infoshot.solvers.objective import (
     marginal_entropy,
     support_cross_entropy,
 )
+from infoshot.tasks import gaussian_tasks
 
 
 def test_prototype_is_the_nearest_class_mean(easy_tasks):

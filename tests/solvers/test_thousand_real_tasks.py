@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from infoshot import FeatureTable, TimAdm, TimGd, solve
-from infoshot.data import TaskSpec, sample_tasks
 from infoshot.features import prepare
+from infoshot.tasks import TaskSpec, sample_tasks
 from tests.reference import tim_numpy as paper
 
 N_TASKS = 1000

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from infoshot import Prototype, TimAdm, solve
-from infoshot.data import gaussian_tasks
 from infoshot.solvers.objective import adm_loss, log_posterior
+from infoshot.tasks import gaussian_tasks
 from tests.reference import tim_numpy as paper
 from tests.solvers.parity import BOTH, assert_parity
 

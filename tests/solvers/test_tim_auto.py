@@ -6,12 +6,12 @@ import torch
 
 from infoshot import FeatureTable, TaskBatch, solve
 from infoshot.benchmark import Protocol, run_cell
-from infoshot.data import TaskSpec, gaussian_tasks, sample_tasks
-from infoshot.data.regimes import parse_regime
 from infoshot.features import prepare
 from infoshot.metrics import accuracy
 from infoshot.solvers import METHODS
 from infoshot.solvers.tim_auto import TimAuto
+from infoshot.tasks import TaskSpec, gaussian_tasks, sample_tasks
+from infoshot.tasks.regimes import parse_regime
 from tests.reference import tim_auto_numpy
 
 

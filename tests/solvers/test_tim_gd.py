@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from infoshot import TimAdm, TimGd, solve
-from infoshot.data import gaussian_tasks
 from infoshot.solvers.objective import class_means, log_posterior
+from infoshot.tasks import gaussian_tasks
 from tests.reference import tim_numpy as paper
 from tests.solvers.parity import BOTH, assert_parity
 

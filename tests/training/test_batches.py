@@ -7,13 +7,13 @@ from PIL import Image
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import InputSpec
-from infoshot.data import open_dataset
-from infoshot.data.decoded import StoredImages, stored_images
-from infoshot.data.transforms import augment, draw_augmentation, network_input
 from infoshot.distributed import ALONE, Ranks
+from infoshot.images import open_dataset
+from infoshot.images.in_memory import StoredImages, stored_images
+from infoshot.images.transforms import augment, draw_augmentation, network_input
 from infoshot.training import TrainConfig
 from infoshot.training.batches import Batches
-from infoshot.training.images import TrainingImages
+from infoshot.training.training_images import TrainingImages
 from tests.image_folders import make_folders
 
 SPEC = InputSpec(crop=8, resize=10)

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from infoshot.backbones import make_backbone
-from infoshot.data.tasks import TaskSampler, TaskSpec
-from infoshot.data.transforms import network_input
+from infoshot.core.types import FeatureTable
 from infoshot.distributed import ALONE
+from infoshot.images.transforms import network_input
+from infoshot.tasks.sampler import TaskSampler, TaskSpec
 from infoshot.training import make_validation
-from infoshot.types import FeatureTable
 
 
 @pytest.fixture(scope="module")

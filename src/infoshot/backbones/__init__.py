@@ -1,6 +1,6 @@
 """Networks that map images to features."""
 
-from infoshot.backbones.base import Backbone, InputSpec
+from infoshot.backbones.backbone import Backbone, InputSpec
 from infoshot.backbones.registry import BACKBONES, PRETRAINED, make_backbone, pretrained_backbone
 
 __all__ = [

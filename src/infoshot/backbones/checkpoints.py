@@ -22,10 +22,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from infoshot.atomic import make_folder, write_atomically
-from infoshot.backbones.base import Backbone
+from infoshot.backbones.backbone import Backbone
 from infoshot.backbones.registry import make_backbone, pretrained_backbone
-from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.errors import DataError, InvalidArgumentError
 
 DESCRIPTION_NAME = "checkpoint.json"
 _FORMAT = "infoshot.checkpoint/1"

@@ -8,7 +8,7 @@ from typing import final
 
 from torch import Tensor, nn
 
-from infoshot.backbones.base import Backbone, InputSpec, init_convolutions
+from infoshot.backbones.backbone import Backbone, InputSpec, init_convolutions
 
 
 @final

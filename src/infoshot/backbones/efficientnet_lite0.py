@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu6
 
-from infoshot.backbones.base import Backbone, InputSpec
-from infoshot.errors import DataError, MissingDependencyError
+from infoshot.backbones.backbone import Backbone, InputSpec
+from infoshot.core.errors import DataError, MissingDependencyError
 
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 

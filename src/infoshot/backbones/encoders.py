@@ -13,8 +13,8 @@ from infoshot.backbones.external.hf import open_hf
 from infoshot.backbones.external.onnx import open_onnx
 from infoshot.backbones.external.timm import open_timm
 from infoshot.backbones.registry import PRETRAINED
-from infoshot.checks import unknown_name
-from infoshot.errors import InvalidArgumentError
+from infoshot.core.checks import unknown_name
+from infoshot.core.errors import InvalidArgumentError
 
 _EXTERNAL: Mapping[str, Callable[[str], Checkpoint]] = {
     "hf": open_hf,

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from infoshot.backbones.base import Backbone
+from infoshot.backbones.backbone import Backbone
 from infoshot.backbones.conv4 import Conv4
 from infoshot.backbones.efficientnet_lite0 import EfficientNetLite0, pretrained_lite0
 from infoshot.backbones.resnet12 import ResNet12
 from infoshot.backbones.resnet18 import ResNet18
 from infoshot.backbones.wrn28_10 import Wrn28x10
-from infoshot.checks import unknown_name
-from infoshot.errors import InvalidArgumentError
+from infoshot.core.checks import unknown_name
+from infoshot.core.errors import InvalidArgumentError
 
 BACKBONES: Mapping[str, Callable[[], Backbone]] = {
     "conv4": Conv4,

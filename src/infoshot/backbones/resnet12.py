@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
-from infoshot.backbones.base import Backbone, InputSpec
+from infoshot.backbones.backbone import Backbone, InputSpec
 
 
 class _DropBlock(nn.Module):

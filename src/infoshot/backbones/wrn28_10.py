@@ -10,7 +10,7 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from infoshot.backbones.base import Backbone, InputSpec, init_convolutions
+from infoshot.backbones.backbone import Backbone, InputSpec, init_convolutions
 
 
 class _Block(nn.Module):

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infoshot.data import TaskSpec, sample_tasks
+from infoshot.core.types import FeatureTable
 from infoshot.features import prepare
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import Method, StepEvent, solve
-from infoshot.types import FeatureTable
+from infoshot.tasks import TaskSpec, sample_tasks
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from infoshot.benchmark.convergence import CurveSummary
-from infoshot.types import ResultRow
+from infoshot.core.types import ResultRow
 
 _COLOURS = {
     "prototype": "#555555",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from infoshot.types import ResultRow
+from infoshot.core.types import ResultRow
 
 
 def rows_to_json(rows: Sequence[ResultRow]) -> str:

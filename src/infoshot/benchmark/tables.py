@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from infoshot.types import ResultRow
+from infoshot.core.types import ResultRow
 
 Cells = list[list[str]]
 

@@ -23,9 +23,9 @@ from infoshot.cli import (
     suggest,
     train,
 )
-from infoshot.cli.console import complain, stdout
+from infoshot.cli._console import complain, stdout
+from infoshot.core.errors import InfoshotError, LostProcessError
 from infoshot.distributed import leave_others
-from infoshot.errors import InfoshotError, LostProcessError
 from infoshot.version import __version__
 
 

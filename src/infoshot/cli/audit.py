@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from infoshot import checks
-from infoshot.atomic import check_outputs, write_atomically
-from infoshot.cli.console import complain, print_table, stdout
-from infoshot.errors import DataError
-from infoshot.label.audit import audit_csv, audit_sample, audited, read_answers
-from infoshot.label.folder import read_run
+from infoshot.cli._console import complain, print_table, stdout
+from infoshot.core import checks
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.errors import DataError
+from infoshot.labelling.audit import audit_csv, audit_sample, audited, read_answers
+from infoshot.labelling.run_folder import read_run
 
 
 def audit(

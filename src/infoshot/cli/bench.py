@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from infoshot.benchmark import Protocol, result_table
+from infoshot.cli._console import print_table, stdout
+from infoshot.cli._options import dtype_by_name, methods_with_settings, numbers
 from infoshot.cli.cells import run_cells
-from infoshot.cli.console import print_table, stdout
-from infoshot.cli.options import dtype_by_name, methods_with_settings, numbers
-from infoshot.data import TaskSpec
-from infoshot.data.regimes import parse_regime
 from infoshot.features import default_features_path, read_features
+from infoshot.tasks import TaskSpec
+from infoshot.tasks.regimes import parse_regime
 
 
 def bench(

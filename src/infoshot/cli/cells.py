@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from infoshot.atomic import check_outputs, write_atomically
 from infoshot.benchmark import Protocol, rows_to_json, run_cell
-from infoshot.cli.console import progress_bar, say
+from infoshot.cli._console import progress_bar, say
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import digest
 from infoshot.solvers import Method
-from infoshot.types import FeatureTable, ResultRow
 
 
 def run_cells(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import check_outputs, write_atomically
 from infoshot.cli import image_options as given
-from infoshot.cli.console import print_table, progress_bar, stdout
-from infoshot.data import open_dataset
-from infoshot.data.decoding import decode_workers
-from infoshot.data.inspect import Inspection, inspect_dataset
+from infoshot.cli._console import print_table, progress_bar, stdout
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.images import open_dataset
+from infoshot.images.inspection import Inspection, inspect_dataset
+from infoshot.images.workers import decode_workers
 
 _MOST_LINES = 10
 

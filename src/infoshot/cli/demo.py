@@ -5,17 +5,17 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import make_folder
 from infoshot.benchmark import Protocol, result_table
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.benchmark.plots import plot_convergence
+from infoshot.cli._console import print_table, stdout
 from infoshot.cli.cells import run_cells
-from infoshot.cli.console import print_table, stdout
 from infoshot.cli.demo_digits import label_digits
-from infoshot.data import TaskSpec
-from infoshot.data.regimes import parse_regime
+from infoshot.core.atomic import make_folder
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
+from infoshot.tasks import TaskSpec
+from infoshot.tasks.regimes import parse_regime
 
 _TASKS = {"prototype": 10_000, "tim-adm": 10_000, "tim-gd": 400}
 _SKEWED, _SKEWED_TASKS = ("prototype", "tim-adm", "tim-auto"), 2000

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from infoshot.atomic import make_folder
-from infoshot.cli.console import complain, print_table, stdout
+from infoshot.cli._console import complain, print_table, stdout
 from infoshot.cli.label_request import label_request, watched
-from infoshot.label.job import Finished, Workplace, label_folder
+from infoshot.core.atomic import make_folder
+from infoshot.labelling.api import Finished, Workplace, label_folder
 
 _EXAMPLES, _PHOTOS, _SIDE = 2, 60, 96
 

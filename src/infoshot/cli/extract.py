@@ -6,18 +6,18 @@ from typing import Annotated
 import torch
 import typer
 
-from infoshot.atomic import check_outputs
 from infoshot.backbones.checkpoints import Checkpoint, open_checkpoint
-from infoshot.checks import unknown_name
 from infoshot.cli import image_options as given
-from infoshot.cli.console import progress_bar, stdout
-from infoshot.data import ImageSplit, open_dataset
+from infoshot.cli._console import progress_bar, stdout
+from infoshot.core.atomic import check_outputs
+from infoshot.core.checks import unknown_name
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
+from infoshot.core.types import FeatureTable
 from infoshot.distributed import Ranks, joined_ranks
-from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features import write_features
 from infoshot.features.extract import Extraction, split_features
-from infoshot.memory import keep_freed_memory
-from infoshot.types import FeatureTable
+from infoshot.images import ImageSplit, open_dataset
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 

@@ -7,15 +7,15 @@ import torch
 import typer
 
 from infoshot.backbones.encoders import open_encoder
-from infoshot.checks import unknown_name
 from infoshot.cli import image_options as given
-from infoshot.cli.console import SpokenProgress, progress_bar, stdout
+from infoshot.cli._console import SpokenProgress, progress_bar, stdout
+from infoshot.core.checks import unknown_name
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import joined_ranks
-from infoshot.errors import InvalidArgumentError
 from infoshot.features.extract import Extraction
-from infoshot.label.find import find_photos
-from infoshot.label.shards import extract_shards
-from infoshot.memory import keep_freed_memory
+from infoshot.features.shard_files import extract_shards
+from infoshot.images.folders import find_photos
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 

@@ -6,12 +6,12 @@ from typing import Annotated
 import torch
 import typer
 
-from infoshot.cli.console import complain, progress_bar
-from infoshot.data import ImageSplit
-from infoshot.data.decoded import broken_images
-from infoshot.data.decoding import decode_workers
+from infoshot.cli._console import complain, progress_bar
+from infoshot.core.errors import DataError
 from infoshot.distributed import Ranks
-from infoshot.errors import DataError
+from infoshot.images import ImageSplit
+from infoshot.images.in_memory import broken_images
+from infoshot.images.workers import decode_workers
 
 Dataset = Annotated[
     str, typer.Option(help="mini-imagenet, tiered-imagenet, cub, or folder: any class folders.")

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from infoshot import checks
 from infoshot.cli import image_options as given
 from infoshot.cli.label_request import label_request, print_finished, watched
-from infoshot.errors import InvalidArgumentError
-from infoshot.label.exports import EXPORTS
-from infoshot.label.job import Workplace, add_corrections, default_cache, label_folder
-from infoshot.memory import keep_freed_memory
+from infoshot.core import checks
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
+from infoshot.labelling.api import Workplace, add_corrections, default_cache, label_folder
+from infoshot.labelling.exports import EXPORTS
 
 _BACKBONE, _THRESHOLD = "efficientnet-lite0", 0.5
 

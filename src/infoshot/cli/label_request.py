@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from infoshot.cli.console import SpokenProgress, complain, print_table, progress_bar, stdout
-from infoshot.cli.options import methods_with_settings
+from infoshot.cli._console import SpokenProgress, complain, print_table, progress_bar, stdout
+from infoshot.cli._options import methods_with_settings
 from infoshot.cli.prior import class_shares
-from infoshot.errors import InvalidArgumentError
-from infoshot.label.job import Finished, Watcher
-from infoshot.label.photo import PhotoLabel
-from infoshot.label.run import DEFAULT_METHOD, METHOD_WITH_PRIOR, Request
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.labelling.api import Finished, Watcher
+from infoshot.labelling.decide import DEFAULT_METHOD, METHOD_WITH_PRIOR, Request
+from infoshot.labelling.photo import PhotoLabel
 
 
 def label_request(

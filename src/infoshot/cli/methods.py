@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from infoshot.atomic import write_atomically
-from infoshot.cli.console import stdout
+from infoshot.cli._console import stdout
+from infoshot.core.atomic import write_atomically
 from infoshot.solvers import ASSUMPTIONS, METHODS
 
 _PREPARATION = {

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import check_outputs, write_atomically
 from infoshot.cli import image_options as given
-from infoshot.cli.console import print_table, stdout
+from infoshot.cli._console import print_table, stdout
 from infoshot.cli.label_request import status_counts, watched
-from infoshot.label.classifier import load_classifier
-from infoshot.label.folder import cache_of_run, labels_csv
-from infoshot.label.job import default_cache
-from infoshot.label.newcomers import label_newcomers
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.labelling.api import default_cache
+from infoshot.labelling.classifier import load_classifier
+from infoshot.labelling.predict import label_newcomers
+from infoshot.labelling.run_folder import cache_of_run, labels_csv
 
 
 def predict(

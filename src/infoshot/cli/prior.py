@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError, InvalidArgumentError
 
 
 def class_shares(given: str) -> dict[str, float]:

@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from infoshot import checks
-from infoshot.atomic import check_outputs, make_folder, sole_writer
-from infoshot.cli.console import say, stdout
+from infoshot.cli._console import say, stdout
 from infoshot.cli.reproduce_cells import run_missing
 from infoshot.cli.reproduce_images import extracted, open_network
-from infoshot.errors import InvalidArgumentError
+from infoshot.core import checks
+from infoshot.core.atomic import check_outputs, make_folder, sole_writer
+from infoshot.core.errors import InvalidArgumentError
 from infoshot.features import default_features_path
-from infoshot.reproduce.experiments import EXPERIMENTS
-from infoshot.reproduce.extras import add_convergence, add_run_times
-from infoshot.reproduce.render import write_report
-from infoshot.reproduce.run import Plan, check_images, plan_cells
-from infoshot.reproduce.sources import read_sources
-from infoshot.reproduce.store import Store
+from infoshot.reproduction.experiments import EXPERIMENTS
+from infoshot.reproduction.extras import add_convergence, add_run_times
+from infoshot.reproduction.plan import Plan, check_images, plan_cells
+from infoshot.reproduction.render import write_report
+from infoshot.reproduction.report_store import Store
+from infoshot.reproduction.sources import read_sources
 
 _ON_CPU = 300
 

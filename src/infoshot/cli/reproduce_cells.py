@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from infoshot.cli.console import progress_bar, say
-from infoshot.reproduce.run import PlannedCell, run_cells
-from infoshot.reproduce.sources import Source
-from infoshot.reproduce.store import Store
-from infoshot.reproduce.whole_network import Network
-from infoshot.types import FeatureTable
+from infoshot.cli._console import progress_bar, say
+from infoshot.core.types import FeatureTable
+from infoshot.reproduction.plan import PlannedCell, run_cells
+from infoshot.reproduction.report_store import Store
+from infoshot.reproduction.sources import Source
+from infoshot.reproduction.whole_network import Network
 
 
 def run_missing(

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from infoshot.backbones.checkpoints import open_checkpoint
-from infoshot.cli.console import progress_bar, say
-from infoshot.data import open_dataset
-from infoshot.errors import InvalidArgumentError
+from infoshot.cli._console import progress_bar, say
+from infoshot.core.errors import InvalidArgumentError
 from infoshot.features import write_features
 from infoshot.features.extract import Extraction, split_features
-from infoshot.reproduce.whole_network import Network
+from infoshot.images import open_dataset
+from infoshot.reproduction.whole_network import Network
 
 
 def open_network(

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from infoshot.atomic import check_outputs, write_atomically
-from infoshot.checks import few_queries
-from infoshot.cli.console import complain, print_table, stdout
-from infoshot.cli.options import dtype_by_name, methods_with_settings
-from infoshot.errors import InvalidArgumentError
+from infoshot.cli._console import complain, print_table, stdout
+from infoshot.cli._options import dtype_by_name, methods_with_settings
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.checks import few_queries
+from infoshot.core.errors import InvalidArgumentError
 from infoshot.features import read_features
-from infoshot.label import Labelling, label_table
+from infoshot.labelling import Labelling, label_table
 
 
 def solve_file(

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from infoshot.checks import in_class_order
 from infoshot.cli import image_options as given
-from infoshot.cli.console import SpokenProgress, complain, print_table, progress_bar, stdout
-from infoshot.cli.options import methods_with_settings
+from infoshot.cli._console import SpokenProgress, complain, print_table, progress_bar, stdout
+from infoshot.cli._options import methods_with_settings
 from infoshot.cli.prior import class_shares
+from infoshot.core.checks import in_class_order
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import Ranks, joined_ranks
-from infoshot.errors import InvalidArgumentError
-from infoshot.memory import keep_freed_memory
 from infoshot.shards import ShardSummary, Watcher, solve_shards
 from infoshot.shards.support import read_support
 from infoshot.solvers import Method

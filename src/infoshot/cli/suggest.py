@@ -6,13 +6,13 @@ from typing import Annotated
 import torch
 import typer
 
-from infoshot import checks
-from infoshot.atomic import check_outputs, write_atomically
-from infoshot.cli.console import print_table, stdout
-from infoshot.label.folder import read_run
-from infoshot.label.job import known_features
-from infoshot.label.sheets import csv_text
-from infoshot.label.suggest import worth_labelling
+from infoshot.cli._console import print_table, stdout
+from infoshot.core import checks
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.csv_file import csv_text
+from infoshot.labelling.api import known_features
+from infoshot.labelling.run_folder import read_run
+from infoshot.labelling.suggest import worth_labelling
 
 
 def suggest(

@@ -6,15 +6,15 @@ from typing import Annotated
 import typer
 
 from infoshot import training
-from infoshot.atomic import check_writable, make_folder
 from infoshot.backbones import make_backbone
 from infoshot.cli import image_options as given
-from infoshot.cli.console import complain, progress_bar, say, stdout
-from infoshot.data import open_dataset
-from infoshot.data.decoding import decode_workers
+from infoshot.cli._console import complain, progress_bar, say, stdout
+from infoshot.core.atomic import check_writable, make_folder
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import Ranks, joined_ranks
-from infoshot.errors import InvalidArgumentError
-from infoshot.memory import keep_freed_memory
+from infoshot.images import open_dataset
+from infoshot.images.workers import decode_workers
 from infoshot.training import EpochRecord, TrainConfig, TrainingImages
 
 

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from infoshot import checks
-from infoshot.errors import DataError, InvalidArgumentError, LostProcessError
+from infoshot.core import checks
+from infoshot.core.errors import DataError, InvalidArgumentError, LostProcessError
 
 
 @dataclass(frozen=True)

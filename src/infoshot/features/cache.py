@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from infoshot.atomic import make_folder
+from infoshot.core.atomic import make_folder
+from infoshot.core.errors import DataError
+from infoshot.core.types import FeatureTable
 from infoshot.distributed import ALONE, Ranks
-from infoshot.errors import DataError
 from infoshot.features.files import read_features, write_features
-from infoshot.types import FeatureTable
 
 
 def cache_key(provenance: Mapping[str, str]) -> str:

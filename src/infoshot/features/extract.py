@@ -16,19 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infoshot import checks
 from infoshot.backbones import Backbone, InputSpec
 from infoshot.backbones.checkpoints import Checkpoint
-from infoshot.data.datasets import ImageSplit
-from infoshot.data.decoded import channels_first, published_crop
-from infoshot.data.decoding import decode_workers, map_images
-from infoshot.data.images import Pixels
-from infoshot.data.transforms import network_input
+from infoshot.core import checks
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.parallel import chunk_ranges, map_chunks
+from infoshot.core.types import FeatureTable
 from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
-from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features.cache import cached
-from infoshot.parallel import chunk_ranges, map_chunks
-from infoshot.types import FeatureTable
+from infoshot.images.datasets import ImageSplit
+from infoshot.images.decoding import Pixels
+from infoshot.images.in_memory import channels_first, published_crop
+from infoshot.images.transforms import network_input
+from infoshot.images.workers import decode_workers, map_images
 from infoshot.version import __version__
 
 Progress = Callable[[int], None]

@@ -22,10 +22,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from infoshot.atomic import write_atomically
-from infoshot.checks import check_finite, numeric_tensor
-from infoshot.errors import DataError, InvalidArgumentError
-from infoshot.types import FeatureTable
+from infoshot.core.atomic import write_atomically
+from infoshot.core.checks import check_finite, numeric_tensor
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.types import FeatureTable
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
 _ACCEPTED = (

@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from infoshot.checks import numeric_tensor
-from infoshot.errors import DataError, InvalidArgumentError
-from infoshot.types import FeatureTable
+from infoshot.core.checks import numeric_tensor
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.types import FeatureTable
 
 
 def unit_length(features: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from infoshot.atomic import make_folder, write_atomically
+from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.features.cache import cache_key
 
 _MANY_PARTS = 8

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infoshot.errors import DataError
+from infoshot.core.errors import DataError
 
 SUFFIXES = (".safetensors", ".npy")
 _ACCEPTED = "a shard is safetensors with features [n, D], or .npy [n, D], in float16 or float32"

@@ -10,9 +10,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from infoshot.atomic import write_atomically
-from infoshot.shards.passes import Classifier, best_classes
-from infoshot.shards.rows import Rows
+from infoshot.core.atomic import write_atomically
+from infoshot.solvers.sharded.passes import Classifier, best_classes
+from infoshot.solvers.sharded.rows import Rows
 
 FOLDER = "labels"
 

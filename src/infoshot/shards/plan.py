@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.types import TaskBatch
 from infoshot.distributed import Ranks
-from infoshot.errors import DataError, InvalidArgumentError
 from infoshot.features import digest
-from infoshot.shards import half
 from infoshot.shards.files import Shard, find_shards
-from infoshot.shards.rows import Piece, Rows, inverse_lengths
 from infoshot.shards.support import Support, read_support
-from infoshot.solvers import Method, TimAdm, TimAuto, balance, kernels
-from infoshot.types import TaskBatch
+from infoshot.solvers import Method, TimAdm, TimAuto, _kernels, balance
+from infoshot.solvers.sharded import half
+from infoshot.solvers.sharded.rows import Piece, Rows, inverse_lengths
 
 METHODS = ("tim-adm", "tim-auto")
 _FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 512, 16384, 2**20  # of a chunk on a CPU
@@ -152,7 +152,7 @@ class Plan:
             return rows
         halves = all(shard.dtype.itemsize == 2 for shard in own)
         fast = halves and len(self.support.names) <= half.MOST_CLASSES
-        fast = fast and kernels.available(torch.device(device))
+        fast = fast and _kernels.available(torch.device(device))
         free, _ = torch.cuda.mem_get_info(device)
         if sum(piece.rows.nbytes for piece in rows.pieces) > _SHARE_OF_GPU * free:
             return dataclasses.replace(rows, as_stored=fast)

@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from infoshot.atomic import write_atomically
-from infoshot.errors import DataError
+from infoshot.core.atomic import write_atomically
+from infoshot.core.errors import DataError
 
 STATE_NAME = "state.safetensors"
 _FORMAT = "infoshot.shards/1"

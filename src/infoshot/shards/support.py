@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from infoshot.errors import DataError
+from infoshot.core.errors import DataError
 from infoshot.features import prepare, read_features
 
 

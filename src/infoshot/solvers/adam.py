@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from infoshot.solvers.base import State
+from infoshot.solvers.solver import State
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # the recommended values
 

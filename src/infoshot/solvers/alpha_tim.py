@@ -26,9 +26,9 @@ from typing import final
 
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.descent import DescentSolver, DescentState
 from infoshot.solvers.objective import log_marginal, support_cross_entropy, tim_loss
-from infoshot.types import TaskBatch
 
 _LOG2_E = math.log2(math.e)
 _MOST_LOG2 = 100.0  # leaves room for a weight and a temperature in float32

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.adam import AdamState
 from infoshot.solvers.objective import class_logits, class_means, class_rows
 from infoshot.solvers.tim import InformationSolver
-from infoshot.types import TaskBatch
 
 
 @dataclass(eq=False, kw_only=True)

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoshot import checks
-from infoshot.errors import InvalidArgumentError, NonFiniteWarning
-from infoshot.parallel import chunk_ranges, map_chunks
-from infoshot.solvers.base import Solver, StateT
+from infoshot.core import checks
+from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning
+from infoshot.core.parallel import chunk_ranges, map_chunks
+from infoshot.core.types import Solution, Status, TaskBatch
+from infoshot.solvers.solver import Solver, StateT
 from infoshot.solvers.trace import StepEvent, StepHook, TraceRecorder
-from infoshot.types import Solution, Status, TaskBatch
 
 # What a step touches should stay in a core's share of the cache; on a GPU it should fill the chip.
 # The features of a chunk are copied once, so they are bounded too.

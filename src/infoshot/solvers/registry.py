@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from infoshot.checks import unknown_name
-from infoshot.errors import InvalidArgumentError
+from infoshot.core.checks import unknown_name
+from infoshot.core.errors import InvalidArgumentError
 from infoshot.solvers.alpha_tim import AlphaTim
-from infoshot.solvers.base import Solver
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
 from infoshot.solvers.baselines.bd_cspn import BdCspn
@@ -20,6 +19,7 @@ from infoshot.solvers.baselines.paddle import Paddle
 from infoshot.solvers.baselines.prototype import Prototype
 from infoshot.solvers.baselines.pt_map import PtMap
 from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
+from infoshot.solvers.solver import Solver
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_auto import TimAuto
 from infoshot.solvers.tim_gd import TimGd

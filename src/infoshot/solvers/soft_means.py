@@ -12,8 +12,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from infoshot.solvers.base import State
 from infoshot.solvers.objective import class_rows
+from infoshot.solvers.solver import State
 
 
 @dataclass(eq=False, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infoshot.solvers.base import Solver, StateT
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import tim_loss
-from infoshot.types import TaskBatch
+from infoshot.solvers.solver import Solver, StateT
 
 
 @dataclass(frozen=True, kw_only=True)

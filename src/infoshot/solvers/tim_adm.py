@@ -27,11 +27,11 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from infoshot.solvers import kernels
-from infoshot.solvers.base import State
+from infoshot.core.types import TaskBatch
+from infoshot.solvers import _kernels as kernels
 from infoshot.solvers.objective import class_logits, class_means, class_rows
+from infoshot.solvers.solver import State
 from infoshot.solvers.tim import TimSolver
-from infoshot.types import TaskBatch
 
 _LOG2_E = math.log2(math.e)
 
@@ -142,7 +142,7 @@ class TimAdm(TimSolver[AdmState]):
 
     def launch(self, task: TaskBatch, state: AdmState, n_steps: int, **how: Any) -> AdmState:  # noqa: ANN401
         """Take many steps by the kernel, which is told ``how`` to work."""
-        from infoshot.solvers.kernels.adm import adm_steps
+        from infoshot.solvers._kernels.adm_steps import adm_steps
 
         state.weights = state.weights.contiguous()
         adm_steps(

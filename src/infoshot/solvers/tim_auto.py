@@ -42,13 +42,13 @@ from typing import final
 import torch
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch
 from infoshot.solvers import balance
-from infoshot.solvers.base import Solver
 from infoshot.solvers.baselines.prototype import shrunken
 from infoshot.solvers.neighbours import averaged_with_neighbours, similarities_at_a_time
 from infoshot.solvers.objective import class_counts, class_logits, log_posterior
+from infoshot.solvers.solver import Solver
 from infoshot.solvers.tim_adm import AdmState, TimAdm
-from infoshot.types import TaskBatch
 
 _REHEARSED = 2048  # queries that stand for all of them in the rehearsals, where there are more
 _GROWTH = 0.4  # of the temperature of reported probabilities, as a power of the examples per class

@@ -13,11 +13,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, final
 
-from infoshot.solvers import kernels
+from infoshot.core.types import TaskBatch
+from infoshot.solvers import _kernels as kernels
 from infoshot.solvers.adam import corrected
 from infoshot.solvers.descent import DescentSolver, DescentState
 from infoshot.solvers.tim import TimSolver
-from infoshot.types import TaskBatch
 
 
 @final
@@ -57,7 +57,7 @@ class TimGd(DescentSolver, TimSolver[DescentState]):
         **how: Any,  # noqa: ANN401
     ) -> DescentState:
         """Take many steps by the kernel, which is told ``how`` to work."""
-        from infoshot.solvers.kernels.descent import descent_steps
+        from infoshot.solvers._kernels.descent_steps import descent_steps
 
         steps = range(state.n_descents + 1, state.n_descents + n_steps + 1)
         rates = [corrected(step, self.learning_rate) for step in steps]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch, Trace
 from infoshot.solvers.objective import (
     conditional_entropy,
     marginal_entropy,
     support_cross_entropy,
 )
-from infoshot.types import TaskBatch, Trace
 
 if TYPE_CHECKING:
-    from infoshot.solvers.base import Solver, State
+    from infoshot.solvers.solver import Solver, State
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,9 @@
 """Base training: a backbone and a classifier on the train classes, with the published recipe."""
 
 from infoshot.training.config import TrainConfig
-from infoshot.training.images import TrainingImages, base_splits, load_training_images
-from infoshot.training.loop import train
+from infoshot.training.epochs import train
 from infoshot.training.records import EpochRecord, best_epoch
+from infoshot.training.training_images import TrainingImages, base_splits, load_training_images
 from infoshot.training.validation import make_validation
 
 __all__ = [

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from infoshot.backbones import InputSpec
-from infoshot.data.transforms import Augmentation, augment, draw_augmentation, network_input
+from infoshot.core.errors import DataError
+from infoshot.core.rng import random_bits
 from infoshot.distributed import Ranks
-from infoshot.errors import DataError
-from infoshot.rng import random_bits
-from infoshot.training.images import TrainingImages
+from infoshot.images.transforms import Augmentation, augment, draw_augmentation, network_input
+from infoshot.training.training_images import TrainingImages
 
 _ORDER = 3  # stream of random numbers
 _LARGEST_SHARE = 0.5  # of the free memory of a device, for images

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infoshot import checks
-from infoshot.data.tasks import TaskSpec
-from infoshot.errors import InvalidArgumentError
+from infoshot.core import checks
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.tasks.sampler import TaskSpec
 
 _PUBLISHED_BATCH: Mapping[str, int] = {"wrn28-10": 128}
 

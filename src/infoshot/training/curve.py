@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from infoshot.atomic import write_atomically
+from infoshot.core.atomic import write_atomically
 from infoshot.training.records import EpochRecord, best_epoch
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoshot.atomic import write_atomically
+from infoshot.core.atomic import write_atomically
+from infoshot.core.environment import environment
 from infoshot.distributed import Ranks
-from infoshot.environment import environment
 
 
 @dataclass(frozen=True)

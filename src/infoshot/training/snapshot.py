@@ -19,8 +19,8 @@ from infoshot.backbones.checkpoints import (
     load_training,
     save_checkpoint,
 )
+from infoshot.core.errors import DataError
 from infoshot.distributed import Ranks
-from infoshot.errors import DataError
 from infoshot.training.records import EpochRecord, best_epoch, write_log
 
 BEST, LAST, LOG_NAME = "best", "last", "log.jsonl"

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from infoshot.backbones import Backbone
-from infoshot.data.tasks import TaskSpec, sample_tasks
+from infoshot.core.parallel import chunk_ranges
+from infoshot.core.types import FeatureTable
 from infoshot.distributed import Ranks, gather_chunks, shard_chunks
 from infoshot.features.extract import encode
 from infoshot.metrics import accuracy, mean_interval
-from infoshot.parallel import chunk_ranges
 from infoshot.solvers import Prototype, solve
-from infoshot.types import FeatureTable
+from infoshot.tasks.sampler import TaskSpec, sample_tasks
 
 _BATCH = {"cpu": 64, "cuda": 600}
 _MOST_WAYS, _MOST_QUERIES = 5, 15

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from infoshot.backbones.base import Backbone
-from infoshot.errors import DataError, MissingDependencyError
+from infoshot.backbones.backbone import Backbone
+from infoshot.core.errors import DataError, MissingDependencyError
 
 
 def packages(kind: str, *names: str) -> list[ModuleType]:

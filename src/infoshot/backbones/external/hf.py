@@ -16,10 +16,10 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from infoshot.backbones.base import Backbone, InputSpec
+from infoshot.backbones.backbone import Backbone, InputSpec
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.backbones.external import checked
-from infoshot.errors import DataError, InfoshotError
+from infoshot.core.errors import DataError, InfoshotError
 
 _EMBEDDING = ("clip", "siglip")
 _POOLED = ("clip_vision_model", "siglip_vision_model")

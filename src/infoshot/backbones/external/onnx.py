@@ -14,10 +14,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from infoshot.backbones.base import IMAGENET_MEAN, IMAGENET_STD, Backbone, InputSpec
+from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, InputSpec
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.backbones.external import checked
-from infoshot.errors import DataError
+from infoshot.core.errors import DataError
 
 _OPEN_CROP = 224
 

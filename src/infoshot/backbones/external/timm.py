@@ -6,10 +6,10 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from infoshot.backbones.base import Backbone, InputSpec
+from infoshot.backbones.backbone import Backbone, InputSpec
 from infoshot.backbones.checkpoints import Checkpoint
 from infoshot.backbones.external import checked
-from infoshot.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError, InvalidArgumentError
 
 
 @final

@@ -28,10 +28,10 @@ from typing import final
 import torch
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.adam import AdamState
-from infoshot.solvers.base import Solver
 from infoshot.solvers.objective import class_means, class_rows, inverse_lengths
-from infoshot.types import TaskBatch
+from infoshot.solvers.solver import Solver
 
 
 @dataclass(eq=False, kw_only=True)

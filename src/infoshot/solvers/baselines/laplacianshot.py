@@ -26,10 +26,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from infoshot.solvers.base import Solver, State
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.baselines.bd_cspn import BdCspn, rectified
 from infoshot.solvers.objective import class_logits, class_means
-from infoshot.types import TaskBatch
+from infoshot.solvers.solver import Solver, State
 
 _FEW_SHOTS, _MANY_SHOTS = 0.7, 0.2  # weights of the neighbours, below 5 shots and from 5 on
 

@@ -20,9 +20,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from infoshot.solvers.base import Solver, State
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import class_cosines, class_means, class_rows
-from infoshot.types import TaskBatch
+from infoshot.solvers.solver import Solver, State
 
 
 @dataclass(eq=False)

@@ -32,9 +32,9 @@ from typing import final
 import torch
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.descent import DescentSolver, DescentState
 from infoshot.solvers.objective import class_cosines, class_rows, inverse_lengths
-from infoshot.types import TaskBatch
 
 
 @final

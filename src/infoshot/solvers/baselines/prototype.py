@@ -26,13 +26,13 @@ from typing import final
 
 from torch import Tensor
 
-from infoshot.solvers.base import Solver, State
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import (
     class_counts,
     class_means,
     log_posterior,
 )
-from infoshot.types import TaskBatch
+from infoshot.solvers.solver import Solver, State
 
 
 @dataclass(eq=False)

@@ -35,12 +35,12 @@ from typing import final
 import torch
 from torch import Tensor
 
-from infoshot import checks
-from infoshot.solvers.base import Solver
+from infoshot.core import checks
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import class_logits, inverse_lengths, log_posterior
 from infoshot.solvers.soft_means import MeansState
+from infoshot.solvers.solver import Solver
 from infoshot.solvers.tim import log_shares
-from infoshot.types import TaskBatch
 
 _MOST_ROUNDS = 200
 

@@ -20,10 +20,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from infoshot.solvers.base import Solver
+from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import class_logits
 from infoshot.solvers.soft_means import MeansState
-from infoshot.types import TaskBatch
+from infoshot.solvers.solver import Solver
 
 
 @final

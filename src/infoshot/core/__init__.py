@@ -1,0 +1,1 @@
+"""Types, errors, checks and file helpers that every other package uses."""

@@ -1,0 +1,50 @@
+"""CSV files as they are written and read here: any name comes back as it was."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from infoshot.core.errors import DataError
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    r"""Lines of a CSV file; fields with commas, quotes or any line break are quoted.
+
+    Examples
+    --------
+    >>> csv_text(["path", "label"], [["a\rb.png", "cat"]])
+    'path,label\n"a\rb.png",cat\n'
+    """
+    text = io.StringIO()
+    # Python quotes only what is in the line terminator, so it must hold both kinds of line break.
+    writer = csv.writer(text, lineterminator="\r\n")
+    lines = []
+    for row in (header, *rows):
+        writer.writerow(row)
+        lines.append(text.getvalue().removesuffix("\r\n"))
+        text.seek(0)
+        text.truncate()
+    return "\n".join(lines) + "\n"
+
+
+def read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
+    """Rows by column; bytes that are no text are kept as Python keeps them in file names.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or lacks a column.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+        reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+        rows = [{name: value for name, value in row.items() if name} for row in reader]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+    except csv.Error as error:
+        raise DataError(f"{path}: not a CSV file ({error}).") from error
+    for name in needed:
+        if name not in (reader.fieldnames or []):
+            raise DataError(f"{path}: must have a header line with the column '{name}'.")
+    return rows

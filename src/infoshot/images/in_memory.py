@@ -1,0 +1,139 @@
+"""Whole sets of images in memory, decoded once, a byte per pixel and colour.
+
+Training images keep everything they show: those larger than needed are squashed to a common size,
+and their true heights and widths stay beside them, so that crops are drawn with the shapes that
+they have in the original.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from infoshot.core.errors import DataError
+from infoshot.core.memory import memory_of_machine
+from infoshot.images.decoding import ImageRecord, Pixels
+from infoshot.images.transforms import resize_and_crop
+from infoshot.images.workers import map_images
+
+Progress = Callable[[int], None]
+_SAMPLE = 200
+
+
+@dataclass(frozen=True, eq=False)
+class StoredImages:
+    """Images of one stored size, uint8, and their true heights and widths.
+
+    ``images`` has shape ``(image, 3, height, width)``, ``sizes`` ``(image, 2)``.
+    """
+
+    images: Tensor
+    sizes: Tensor
+
+
+def stored_images(
+    records: Sequence[ImageRecord],
+    largest: int,
+    *,
+    n_workers: int,
+    on_progress: Progress = lambda n_done: None,
+) -> StoredImages:
+    """Decode images for training; neither side is stored with more than ``largest`` pixels.
+
+    Raises
+    ------
+    DataError
+        If an image cannot be decoded; the sentence names it.
+    """
+    height, width = _stored_size(records, largest)
+    images = _room_for(len(records), height, width)
+    sizes = torch.empty(len(records), 2, dtype=torch.int64)
+    squash = partial(_squashed, height=height, width=width)
+    for number, (pixels, size) in enumerate(map_images(squash, records, n_workers)):
+        images[number] = torch.from_numpy(pixels).permute(2, 0, 1)
+        sizes[number] = torch.tensor(size)
+        on_progress(1)
+    return StoredImages(images, sizes)
+
+
+def stored_crops(
+    records: Sequence[ImageRecord],
+    resize: int,
+    crop: int,
+    *,
+    n_workers: int,
+    on_progress: Progress = lambda n_done: None,
+) -> Tensor:
+    """Decode the published test crops, uint8, shape ``(image, 3, crop, crop)``."""
+    crops = _room_for(len(records), crop, crop)
+    crop_of = partial(published_crop, resize=resize, crop=crop)
+    for number, pixels in enumerate(map_images(crop_of, records, n_workers)):
+        crops[number] = torch.from_numpy(pixels).permute(2, 0, 1)
+        on_progress(1)
+    return crops
+
+
+def broken_images(
+    records: Sequence[ImageRecord],
+    *,
+    n_workers: int,
+    on_progress: Progress = lambda n_done: None,
+) -> dict[int, str]:
+    """Numbers of the images that do not decode, each with the sentence that says why."""
+    broken = {}
+    for number, sentence in enumerate(map_images(_why_broken, records, n_workers)):
+        on_progress(1)
+        if sentence:
+            broken[number] = sentence
+    return broken
+
+
+def published_crop(record: ImageRecord, resize: int, crop: int) -> Pixels:
+    """Published test crop of an image, ``(crop, crop, 3)``."""
+    return np.array(resize_and_crop(record.location.pixels(), resize, crop))
+
+
+def channels_first(pixels: Pixels) -> Tensor:
+    """Batch of pixels, ``(image, height, width, 3)``, as a network wants them."""
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+
+
+def _stored_size(records: Sequence[ImageRecord], largest: int) -> tuple[int, int]:
+    """Height and width that nine of ten images do not exceed, by a sample; at most ``largest``."""
+    some = records[:: max(1, len(records) // _SAMPLE)]
+    shapes = np.array([record.location.pixels().shape[:2] for record in some])
+    height, width = np.percentile(shapes, 90, axis=0, method="higher").astype(int)
+    return min(int(height), largest), min(int(width), largest)
+
+
+def _room_for(n_images: int, height: int, width: int) -> Tensor:
+    """Memory for images, uint8; a sentence where there is not enough of it."""
+    needed = n_images * 3 * height * width
+    there = memory_of_machine()
+    if needed > there:
+        raise DataError(
+            f"{n_images} images of {height} x {width} pixels take {needed / 1e9:.0f} GB in memory; "
+            f"this machine has {there / 1e9:.0f} GB."
+        )
+    return torch.empty(n_images, 3, height, width, dtype=torch.uint8)
+
+
+def _squashed(record: ImageRecord, height: int, width: int) -> tuple[Pixels, tuple[int, int]]:
+    pixels = record.location.pixels()
+    size = pixels.shape[0], pixels.shape[1]
+    if size != (height, width):
+        image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
+        pixels = np.asarray(image)
+    return np.array(pixels), size
+
+
+def _why_broken(record: ImageRecord) -> str | None:
+    try:
+        record.location.pixels()
+    except DataError as error:
+        return str(error)
+    return None

@@ -1,0 +1,50 @@
+"""A flat image folder with ``train.csv``, ``val.csv`` and ``test.csv`` (filename, label)."""
+
+import csv
+from pathlib import Path
+
+from infoshot.core.errors import DataError
+from infoshot.images.decoding import FileLocation, ImageRecord
+from infoshot.images.layouts.found import Found, claim_split
+
+SPLITS = ("train", "val", "test")
+
+
+def find_lists(root: Path) -> Found | None:
+    """Images named by lists, or ``None`` if there is no list."""
+    lists = {split: root / f"{split}.csv" for split in SPLITS if (root / f"{split}.csv").is_file()}
+    if not lists:
+        return None
+    folder = root / "images" if (root / "images").is_dir() else root
+    records: list[ImageRecord] = []
+    split_of_class: dict[str, str] = {}
+    for split, path in lists.items():
+        for filename, label in _rows(path):
+            claim_split(split_of_class, label, split, path)
+            location = FileLocation(_locate(folder, filename, label))
+            records.append(ImageRecord(label, location.path.name, location))
+    return Found("image folder with CSV lists", records, split_of_class)
+
+
+def _rows(path: Path) -> list[tuple[str, str]]:
+    """Pairs of file name and label; a first line that says 'filename' is a header."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as CSV ({error}).") from error
+    if rows and rows[0][0].strip().lower() in ("filename", "file", "image", "path"):
+        rows = rows[1:]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != 2:
+            raise DataError(
+                f"{path}: line {number} must be 'filename,label'; got {','.join(row)!r}."
+            )
+    return [(row[0].strip(), row[1].strip()) for row in rows]
+
+
+def _locate(folder: Path, filename: str, label: str) -> Path:
+    """The images lie flat or, in some copies, in class folders."""
+    flat = folder / filename
+    in_class = folder / label / filename
+    return in_class if not flat.exists() and in_class.exists() else flat

@@ -1,0 +1,144 @@
+r"""Images to network inputs: the published test crop, and the published augmentation in batches.
+
+Augmentation works on whole batches on the device where they are, in two separate steps: *drawing*
+what happens to each image, from (seed, epoch, image) only, so that batches, ranks and restarts do
+not matter; and *applying* it. Crops: area 0.08 to 1 of the image, aspect 3/4 to 4/3, scaled to the
+output size. Then brightness, contrast and colour, each changed by a factor of 0.6 to 1.4:
+
+- brightness :math:`f x`
+- contrast :math:`f x + (1 - f) \bar g`, with :math:`\bar g` the mean grey of the image
+- colour :math:`f x + (1 - f) g`, with :math:`g = 0.299 R + 0.587 G + 0.114 B` of each pixel
+
+and half of the images are mirrored.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample
+
+from infoshot.core.rng import random_bits
+from infoshot.images.decoding import Pixels
+
+_AREA = (0.08, 1.0)
+_LOG_ASPECT = (math.log(3 / 4), math.log(4 / 3))
+_JITTER = 0.4
+_ATTEMPTS = 10
+_AUGMENT = 2  # stream of random numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Augmentation:
+    """What happens to each image of a batch.
+
+    ``box`` holds left, top, width and height as shares of the image, shape ``(batch, 4)``;
+    ``flip`` is boolean; ``jitter`` the factors of brightness, contrast and colour, ``(batch, 3)``.
+    """
+
+    box: Tensor
+    flip: Tensor
+    jitter: Tensor
+
+
+def resize_and_crop(pixels: Pixels, resize: int, crop: int) -> Pixels:
+    """Scale the shorter side to ``resize`` pixels and cut the middle ``crop`` x ``crop`` out."""
+    image = Image.fromarray(pixels)
+    scale = resize / min(image.size)
+    size = (max(crop, round(image.width * scale)), max(crop, round(image.height * scale)))
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = round((image.width - crop) / 2), round((image.height - crop) / 2)
+    return np.asarray(image.crop((left, top, left + crop, top + crop)))
+
+
+def network_input(
+    images: Tensor, mean: tuple[float, float, float], std: tuple[float, float, float]
+) -> Tensor:
+    """Centre and scale images with values from 0 to 1, shape ``(batch, 3, height, width)``."""
+    shape = (1, 3, 1, 1)
+    return (images - images.new_tensor(mean).view(shape)) / images.new_tensor(std).view(shape)
+
+
+def draw_augmentation(seed: int, epoch: int, indices: Tensor, sizes: Tensor) -> Augmentation:
+    """Draw what happens to the images with these numbers in this epoch.
+
+    Parameters
+    ----------
+    seed, epoch
+        Whole numbers.
+    indices
+        Numbers of the images in their data set, int64, shape ``(batch,)``.
+    sizes
+        Height and width of each image in pixels, shape ``(batch, 2)``.
+    """
+    # One number per (epoch, image): image sets are far smaller than 2**32.
+    bits = random_bits(seed, _AUGMENT, indices + (epoch << 32), (4 * _ATTEMPTS + 4,))
+    u = bits.double() / 2**32
+    flip, jitter = u[:, 0] < 0.5, 1 + _JITTER * (2 * u[:, 1:4] - 1)
+    candidates = u[:, 4:].view(-1, _ATTEMPTS, 4)
+    return Augmentation(_boxes(candidates, sizes.double()), flip, jitter)
+
+
+def augment(images: Tensor, what: Augmentation, size: int) -> Tensor:
+    """Crop, mirror and jitter a batch.
+
+    Parameters
+    ----------
+    images
+        uint8, shape ``(batch, 3, height, width)``.
+    what
+        What happens to each of them.
+    size
+        Height and width of the output.
+
+    Returns
+    -------
+    Values from 0 to 1, float32, shape ``(batch, 3, size, size)``.
+    """
+    x = images.float() / 255
+    left, top, width, height = what.box.to(x).unbind(-1)
+    side = 1 - 2 * what.flip.to(x)
+    zero = torch.zeros_like(width)
+    # Coordinates of the output in the input, where -1 and 1 are the edges of the image.
+    rows = (
+        torch.stack((width * side, zero, 2 * left + width - 1), -1),
+        torch.stack((zero, height, 2 * top + height - 1), -1),
+    )
+    grid = affine_grid(torch.stack(rows, 1), [len(x), 3, size, size], align_corners=False)
+    x = grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    return _jitter(x, what.jitter.to(x))
+
+
+def _boxes(u: Tensor, sizes: Tensor) -> Tensor:
+    """First of the candidate crops that fits into the image, else the largest allowed one."""
+    height, width = sizes.unbind(-1)
+    area = (_AREA[0] + (_AREA[1] - _AREA[0]) * u[..., 0]) * (height * width).unsqueeze(-1)
+    aspect = (_LOG_ASPECT[0] + (_LOG_ASPECT[1] - _LOG_ASPECT[0]) * u[..., 1]).exp()
+    w, h = (area * aspect).sqrt(), (area / aspect).sqrt()
+    fits = (w <= width.unsqueeze(-1)) & (h <= height.unsqueeze(-1))
+    first = fits.double().argmax(-1, keepdim=True)
+    w, h, x, y = (row.gather(-1, first).squeeze(-1) for row in (w, h, u[..., 2], u[..., 3]))
+    ratio = (width / height).clamp(math.exp(_LOG_ASPECT[0]), math.exp(_LOG_ASPECT[1]))
+    none = ~fits.any(-1)
+    w = torch.where(none, torch.minimum(width, height * ratio), w)
+    h = torch.where(none, torch.minimum(height, width / ratio), h)
+    left = (width - w) * torch.where(none, 0.5, x)
+    top = (height - h) * torch.where(none, 0.5, y)
+    return torch.stack((left / width, top / height, w / width, h / height), -1)
+
+
+def _jitter(x: Tensor, factors: Tensor) -> Tensor:
+    """Brightness, contrast, colour, one after the other, each clipped to what a pixel can be."""
+    brightness, contrast, colour = (factors[:, i].view(-1, 1, 1, 1) for i in range(3))
+    x = (x * brightness).clamp_(0, 1)
+    mean_grey = _grey(x).mean((1, 2, 3), keepdim=True)
+    x = torch.lerp(mean_grey, x, contrast).clamp_(0, 1)
+    return torch.lerp(_grey(x), x, colour).clamp_(0, 1)
+
+
+def _grey(x: Tensor) -> Tensor:
+    return (x * x.new_tensor((0.299, 0.587, 0.114)).view(1, 3, 1, 1)).sum(1, keepdim=True)

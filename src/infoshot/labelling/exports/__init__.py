@@ -1,0 +1,20 @@
+"""Labelled photos in the forms that other tools read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from infoshot.labelling.exports.fiftyone import export_fiftyone
+from infoshot.labelling.exports.imagefolder import export_imagefolder
+from infoshot.labelling.exports.label_studio import export_label_studio
+from infoshot.labelling.photo import PhotoLabel
+
+Export = Callable[[Sequence[PhotoLabel], Sequence[str], Path, str], None]
+
+EXPORTS: Mapping[str, Export] = {
+    "imagefolder": export_imagefolder,
+    "label-studio": export_label_studio,
+    "fiftyone": export_fiftyone,
+}
+"""Each takes the photos, all classes, the folder to write into, and what labelled them."""
+
+__all__ = ["EXPORTS", "Export"]

@@ -1,0 +1,66 @@
+"""Names of photos and classes that every file system, JSON and XML can hold."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from infoshot.images.decoding import EXTENSIONS
+
+_LONGEST = 200  # bytes; file systems take 255, and a number and an extension may follow
+_FORBIDDEN = frozenset('/\\:*?"<>|')
+_JOINERS = frozenset("\u200c\u200d")  # do not show, but words and emoji are written with them
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+class Names:
+    """Safe names that stay apart, also where case or composition of letters does not count.
+
+    Parameters
+    ----------
+    taken
+        Names that must not be given.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {_folded(name) for name in taken}
+        self._numbers: dict[str, int] = {}
+
+    def take(self, name: str) -> str:
+        """A safe name like ``name``, with a number before the extension if it was taken."""
+        stem, extension = split_extension(name)
+        stem = _safe(stem)
+        free = wanted = stem + extension
+        while _folded(free) in self._taken:
+            number = self._numbers[wanted] = self._numbers.get(wanted, 1) + 1
+            free = f"{stem}-{number}{extension}"
+        self._taken.add(_folded(free))
+        return free
+
+
+def split_extension(name: str) -> tuple[str, str]:
+    """The name up to its extension, and the extension if it is an image's."""
+    stem, dot, extension = name.rpartition(".")
+    return (stem, dot + extension) if (dot + extension).lower() in EXTENSIONS else (name, "")
+
+
+def text(name: str) -> str:
+    r"""The name with what XML cannot hold spelled out.
+
+    >>> text("tab\t and bell\a")
+    'tab\t and bell\\x07'
+    """
+    return _NOT_IN_XML.sub(lambda match: repr(match[0])[1:-1], name)
+
+
+def _safe(stem: str) -> str:
+    kept = "".join(letter if _is_kept(letter) else "_" for letter in stem)
+    return kept.encode()[:_LONGEST].decode(errors="ignore").strip(" .") or "_"
+
+
+def _is_kept(letter: str) -> bool:
+    return letter in _JOINERS or (letter.isprintable() and letter not in _FORBIDDEN)
+
+
+def _folded(name: str) -> str:
+    """What two names share if a file system takes them for one (Unicode's caseless matching)."""
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())

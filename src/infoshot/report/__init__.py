@@ -1,0 +1,1 @@
+"""The shared HTML page of every report."""

@@ -1,0 +1,1 @@
+"""TIM-ADM over queries that are read chunk by chunk."""

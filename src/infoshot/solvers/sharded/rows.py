@@ -1,0 +1,112 @@
+"""Many rows of features, seen chunk by chunk: from files, or from memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from infoshot.core.errors import DataError
+from infoshot.core.parallel import chunk_ranges, map_chunks
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows that lie together, with their labels if any; ``name`` is for complaints.
+
+    ``inverse`` is one over their lengths, ``(row, 1)``, where that is known.
+    """
+
+    name: str
+    rows: Tensor
+    labels: Tensor | None = None
+    inverse: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Pieces of rows, computed ``chunk_size`` at a time on a device, by some threads on a CPU.
+
+    ``as_stored``: rows are not scaled, and one over their lengths comes with them.
+    """
+
+    pieces: Sequence[Piece]
+    chunk_size: int
+    device: str = "cpu"
+    n_threads: int = 1
+    as_stored: bool = False
+
+    def __len__(self) -> int:
+        return sum(len(piece.rows) for piece in self.pieces)
+
+    def map(self, work: Callable[..., Result]) -> Iterator[tuple[int, Result]]:
+        """Apply ``work`` to the rows of every chunk, in order; it may write into them.
+
+        Rows are float32 and of unit length, unless they are ``as_stored``; labels come with them
+        if there are any.
+
+        Yields
+        ------
+        How many rows the chunk has, and the result.
+
+        Raises
+        ------
+        DataError
+            If a row is not finite or has no direction; the sentence names it.
+        """
+        chunks = (
+            (piece, chunk)
+            for piece in self.pieces
+            for chunk in chunk_ranges(len(piece.rows), self.chunk_size)
+        )
+
+        def on_chunk(which: tuple[Piece, range]) -> tuple[int, Result]:
+            with torch.inference_mode():
+                return len(which[1]), work(*self._given(*which))
+
+        return map_chunks(on_chunk, chunks, self.n_threads, split_single=False)
+
+    def _given(self, piece: Piece, chunk: range) -> list[Tensor]:
+        """What work gets of a chunk."""
+        some = slice(chunk.start, chunk.stop)
+        if self.as_stored:
+            z, inverse = piece.rows[some].to(self.device), piece.inverse
+            return [z, inverse_lengths(z, piece.name, chunk) if inverse is None else inverse[some]]
+        z = piece.rows[some].to(self.device, torch.float32, copy=True)
+        given = [z.mul_(inverse_lengths(z, piece.name, chunk))]
+        if piece.labels is not None:
+            given.append(piece.labels[some].to(self.device))
+        return given
+
+
+def inverse_lengths(z: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
+    """One over the lengths of rows, float32, ``(row, 1)``.
+
+    Parameters
+    ----------
+    z
+        The rows, ``(row, dim)``.
+    name, numbers
+        The file they are from, and what they are called there.
+
+    Raises
+    ------
+    DataError
+        If a row is not finite or has no direction; the sentence names it.
+    """
+    length: Tensor = torch.linalg.vector_norm(z, dim=1, keepdim=True, dtype=torch.float32)
+    # A value that is no number makes the length none: looking costs next to nothing.
+    if not bool(((length > 0) & (length < torch.inf)).all()):
+        for wrong, what in (
+            (~z.isfinite().all(1), "has values that are not finite"),
+            ((z == 0).all(1), "is all zero, which has no direction"),
+            (length.squeeze(1) == 0, "has values that are too small to be squared"),
+            (length.squeeze(1).isinf(), "has values that are too large to be squared"),
+        ):
+            if wrong.any():
+                number = numbers[int(wrong.nonzero()[0])]
+                raise DataError(f"{name}: row {number} {what}.")
+    return length.reciprocal_()

@@ -1,0 +1,6 @@
+"""Few-shot tasks drawn from a feature table, from a seed."""
+
+from infoshot.tasks.sampler import TaskSampler, TaskSpec, sample_tasks
+from infoshot.tasks.synthetic import gaussian_tasks
+
+__all__ = ["TaskSampler", "TaskSpec", "gaussian_tasks", "sample_tasks"]

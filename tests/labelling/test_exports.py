@@ -1,0 +1,372 @@
+import dataclasses
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infoshot import DataError
+from infoshot.core.atomic import sole_writer
+from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.exports.export_folder import MARKER, put
+from infoshot.labelling.exports.names import Names
+from infoshot.labelling.photo import PhotoLabel
+
+SCHEMAS = Path(__file__).parent / "schemas"
+ODD_CLASSES = [
+    'a "quoted" one', "it's", "<script>alert(1)</script>", "two\nlines", "tab\there", "🦊 fox",
+    "a&b", "..", "/etc/passwd", "-rf", "=1+1", "50%", "back\\slash", "e\u0301", "\u202eabc",
+    "nul\0", "byte\udcff", "x" * 300, "_unsure", "CON", " padded ", "v1.5",
+]  # fmt: skip
+FOLDERS = ("imagefolder", "fiftyone")  # exports that are folders of photos
+
+
+def make_photo(folder, name="a.jpg", label="cat", status="labelled"):
+    """Write a file whose bytes say which it is, and what was found out about it."""
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        file.write_bytes(os.fsencode(str(file)))
+    readable = status != "unreadable"
+    return PhotoLabel(
+        path=os.fsencode(name).decode(errors="backslashreplace"),
+        file=file,
+        label=label if status == "labelled" else "",
+        confidence=0.75 if readable else math.nan,
+        runner_up="dog" if readable else "",
+        margin=0.5 if readable else math.nan,
+        status=status,
+        reason="" if status == "labelled" else "because",
+    )
+
+
+def export(kind, photos, folder):
+    named = {name for photo in photos for name in (photo.label, photo.runner_up)}
+    EXPORTS[kind](photos, sorted(named - {""}), folder, "tim-auto 1.0")
+
+
+def tree(folder):
+    """Relative path and bytes of every file but the marker."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MARKER)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def listed(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def pile(tmp_path):
+    """Photos of every status, two of them with one name."""
+    photos = tmp_path / "photos"
+    return [
+        make_photo(photos, "a.jpg"),
+        make_photo(photos, "sub/a.jpg"),
+        make_photo(photos, "b.png", "dog"),
+        make_photo(photos, "a.png", "dog"),
+        make_photo(photos, "doubt.jpg", status="unsure"),
+        make_photo(photos, "stranger.jpg", status="outlier"),
+        make_photo(photos, "broken.jpg", status="unreadable"),
+    ]
+
+
+def test_imagefolder_has_a_folder_per_class(pile, tmp_path):
+    out = tmp_path / "run" / "imagefolder"
+    export("imagefolder", pile, out)
+    places = ["cat/a.jpg", "cat/a-2.jpg", "dog/b.png", "dog/a.png"]
+    places += ["_unsure/doubt.jpg", "_outlier/stranger.jpg"]
+    assert tree(out) == {
+        place: photo.file.read_bytes() for place, photo in zip(places, pile[:6], strict=True)
+    }
+    assert (out / "cat" / "a-2.jpg").readlink() == Path("../../../photos/sub/a.jpg")
+    assert (out / MARKER).read_text().startswith("Exported by InfoShot (tim-auto 1.0):\n")
+    assert listed(out.parent) == ["imagefolder"]  # nothing temporary stays
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_links_hold_where_folders_are_links_and_when_all_moves(kind, pile, tmp_path):
+    photos = tmp_path / "photos"
+    real = photos / "far" / "away"
+    real.mkdir(parents=True)
+    (tmp_path / "near").symlink_to(real)
+    export(kind, pile, tmp_path / "near" / "out")
+    before = tree(real / "out")
+    assert set(before.values()) >= {photo.file.read_bytes() for photo in pile[:6]}
+    photos.rename(tmp_path / "moved")
+    assert tree(tmp_path / "moved" / "far" / "away" / "out") == before
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_photos_are_copied_where_links_cannot_be(kind, pile, tmp_path, monkeypatch):
+    export(kind, pile, tmp_path / "linked")
+
+    def refused(*_):
+        raise OSError("a privilege is not held")
+
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    export(kind, pile, tmp_path / "copied")
+    assert tree(tmp_path / "copied") == tree(tmp_path / "linked")
+    assert not any(path.is_symlink() for path in (tmp_path / "copied").rglob("*"))
+
+
+def test_photos_are_found_through_links_and_from_here(pile, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").symlink_to("photos/sub")
+    monkeypatch.chdir(tmp_path)
+    through = dataclasses.replace(pile[0], file=Path("elsewhere/../a.jpg"))
+    export("imagefolder", [through], Path("out"))
+    assert tree(tmp_path / "out") == {"cat/a.jpg": pile[0].file.read_bytes()}
+
+
+def test_nothing_is_written_through_a_link(pile, tmp_path):
+    (tmp_path / "link.jpg").symlink_to(pile[0].file)
+    before = pile[0].file.read_bytes()
+    with pytest.raises(FileExistsError):
+        put(pile[1], tmp_path / "link.jpg")
+    assert pile[0].file.read_bytes() == before
+
+
+def test_classes_that_look_alike_stay_apart(tmp_path):
+    labels = ["Cat", "cat", "CAT", "a/b", "a\\b", "\u00e9", "e\u0301", "_unsure", "_Outlier", "..."]
+    photos = [make_photo(tmp_path / "photos", f"{i}.jpg", k) for i, k in enumerate(labels)]
+    export("imagefolder", [*photos, make_photo(tmp_path, "x.jpg", status="unsure")], tmp_path / "o")
+    folders = sorted(path.name for path in (tmp_path / "o").iterdir() if path.is_dir())
+    assert len({name.casefold() for name in folders}) == len(labels) + 1
+    assert {"CAT", "Cat-2", "cat-3", "a_b", "a_b-2", "_unsure", "_unsure-2", "_"} <= set(folders)
+    assert listed(tmp_path / "o" / "_unsure") == ["x.jpg"]
+
+
+NAMES = st.one_of(
+    st.text(max_size=20),
+    st.text("aA.é\u0301/\\\0\n\udcff", max_size=6),
+    st.text("x🦊", min_size=190, max_size=260),
+    st.sampled_from([".", "..", "", "a.jpg", "A.JPG", "a-2.jpg", "a.jpg.png", ".jpg", "con"]),
+).flatmap(lambda stem: st.sampled_from([stem, f"{stem}.jpg", f"{stem}.JPG"]))
+
+
+@given(st.lists(NAMES, max_size=12))
+def test_any_names_become_safe_and_stay_apart(names):
+    given_out = Names(taken=["_unsure"])
+    safe = [given_out.take(name) for name in names]
+    assert len({name.casefold() for name in [*safe, "_unsure"]}) == len(names) + 1
+    for before, after in zip(names, safe, strict=True):
+        assert after == after.strip()
+        assert after[0] != "."
+        assert not set(after) & set('/\\\0\n\r\t:*?"<>|')
+        assert 0 < len(after.encode()) <= 255  # encode() also says that it is valid
+        if before.lower().endswith(".jpg"):
+            assert after[-4:] == before[-4:]
+
+
+def test_thousands_of_one_name_take_no_time():
+    names = Names()
+    assert [names.take("a.jpg") for _ in range(5000)][-1] == "a-5000.jpg"
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_export_is_replaced(kind, pile, tmp_path):
+    out = tmp_path / "out"
+    export(kind, pile, out)
+    (out / ".DS_Store").touch()  # left by those who looked at it
+    export(kind, pile[:1], out)
+    assert sum(path.is_symlink() for path in out.rglob("*")) == 1
+    assert listed(tmp_path) == ["out", "photos"]
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_what_was_not_exported_is_never_replaced(kind, pile, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"out: holds 1 files that were not exported there, such"):
+        export(kind, pile, out)
+    (out / "notes.txt").rename(tmp_path / "notes.txt")
+    export(kind, pile, out)  # an empty folder will do
+    first = next(path for path in sorted(out.rglob("*")) if path.is_symlink())
+    first.rename(out / "sorted by hand.jpg")
+    with pytest.raises(DataError, match=r"such as 'sorted by hand\.jpg'; move them away or"):
+        export(kind, pile, out)
+    assert (out / "sorted by hand.jpg").is_symlink()
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_folders_that_cannot_be_are_named(kind, pile, tmp_path):
+    with pytest.raises(DataError, match=r"photos: the export would replace the photos themselves"):
+        export(kind, pile, tmp_path / "photos")
+    (tmp_path / "by link").symlink_to("photos")
+    linked = dataclasses.replace(pile[0], file=tmp_path / "by link" / "a.jpg")
+    with pytest.raises(DataError, match=r"photos: the export would replace the photos themselves"):
+        export(kind, [linked], tmp_path / "photos")
+    with pytest.raises(DataError, match=r"a\.jpg: there is a file already; an export needs a fold"):
+        export(kind, pile, pile[0].file)
+    with pytest.raises(DataError, match=r"out: cannot be written \(Not a directory\)"):
+        export(kind, pile, pile[0].file / "out")
+    pile[0].file.unlink()
+    assert len(tree(tmp_path / "photos")) == 6
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("kill", [False, True], ids=["interrupted", "killed"])
+def test_stop_in_the_middle_leaves_nothing_half_made(kind, kill, pile, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    link_to = Path.symlink_to
+
+    def stopping(link, target):
+        if sum(path.is_symlink() for path in run.rglob("*")) % 6 == 3:
+            raise KeyboardInterrupt
+        link_to(link, target)
+
+    def stop():
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "symlink_to", stopping)
+            if kill:  # a killed process clears nothing away
+                patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+            with pytest.raises(KeyboardInterrupt):
+                export(kind, pile, run / "out")
+
+    stop()
+    assert not (run / "out").exists()
+    assert len(listed(run)) == int(kill)
+    with sole_writer(run):
+        export(kind, pile, run / "out")
+    before = tree(run / "out")
+    stop()
+    assert tree(run / "out") == before
+    with sole_writer(run):
+        assert listed(run) == [".lock", "out"]
+
+
+def test_old_export_comes_back_if_the_new_one_cannot_take_its_place(pile, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    export("imagefolder", pile, out)
+    before = tree(out)
+    rename, refusals = Path.rename, [out]
+
+    def refused(path, target):
+        if target in refusals:
+            refusals.remove(target)
+            raise OSError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(DataError, match=r"out: cannot be written \(Permission denied\)"):
+        export("imagefolder", pile[:1], out)
+    assert tree(out) == before
+
+
+def read_label_studio(folder):
+    """The tasks, checked against the schema, and the choices the configuration offers."""
+    tasks = json.loads((folder / "label-studio.json").read_text())
+    jsonschema.validate(tasks, json.loads((SCHEMAS / "label-studio.json").read_text()))
+    view = ElementTree.fromstring((folder / "label-studio.xml").read_text())
+    assert [(tag.tag, tag.get("name"), tag.get("value")) for tag in view.iter("Image")] == [
+        ("Image", "image", "$image")
+    ]
+    (choices,) = view.iter("Choices")
+    assert (choices.get("name"), choices.get("toName")) == ("choice", "image")
+    return tasks, [choice.get("value") for choice in choices]
+
+
+def test_label_studio_has_a_task_per_readable_photo(pile, tmp_path):
+    export("label-studio", pile, tmp_path / "run")
+    tasks, choices = read_label_studio(tmp_path / "run")
+    assert choices == ["cat", "dog"]
+    assert [task["data"]["path"] for task in tasks] == [photo.path for photo in pile[:6]]
+    for task, photo in zip(tasks, pile, strict=False):
+        (path,) = parse_qs(urlsplit(task["data"]["image"]).query)["d"]
+        assert Path("/", path) == photo.file
+        assert task["data"]["status"] == photo.status
+    assert [len(task["predictions"]) for task in tasks] == [1, 1, 1, 1, 0, 0]
+    assert tasks[2]["predictions"] == [
+        {
+            "model_version": "tim-auto 1.0",
+            "score": 0.75,
+            "result": [
+                {
+                    "id": "photo-3",
+                    "from_name": "choice",
+                    "to_name": "image",
+                    "type": "choices",
+                    "value": {"choices": ["dog"]},
+                }
+            ],
+        }
+    ]
+
+
+def read_fiftyone(folder):
+    """File and target of every uuid, found as FiftyOne's importer finds them."""
+    content = json.loads((folder / "labels.json").read_text())
+    jsonschema.validate(content, json.loads((SCHEMAS / "fiftyone.json").read_text()))
+    files = {path.stem: path for path in (folder / "data").iterdir()}
+    assert set(files) == set(content["labels"])
+    return {
+        files[uuid].resolve(): target and content["classes"][target["label"]]
+        for uuid, target in content["labels"].items()
+    }
+
+
+def test_fiftyone_finds_every_photo_and_its_label(pile, tmp_path):
+    plain = make_photo(tmp_path / "photos", "no.extension")
+    export("fiftyone", [*pile, plain], tmp_path / "out")
+    assert read_fiftyone(tmp_path / "out") == {
+        photo.file: photo.label or None for photo in [*pile[:6], plain]
+    }
+    content = json.loads((tmp_path / "out" / "labels.json").read_text())
+    assert content["classes"] == ["cat", "dog"]
+    assert content["labels"]["b"] == {
+        "label": 1,
+        "confidence": 0.75,
+        "attributes": {"status": "labelled", "runner_up": "dog", "margin": 0.5},
+    }
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_nothing_to_export_is_an_export(kind, tmp_path):
+    export(kind, [make_photo(tmp_path, status="unreadable")], tmp_path / "out")
+    assert (tmp_path / "out").is_dir()
+
+
+def test_odd_names_survive_every_export(tmp_path):
+    names = [
+        b"\xff\xfe.jpg",
+        b"<script>&\"'.png",
+        b"new\nline.png",
+        "🦊.jpg".encode(),
+        b"a%20b.jpg",
+    ]
+    names = [os.fsdecode(name) for name in [*names, b"#?.jpg", b"x" * 250 + b".jpg", b"a..b.JPG"]]
+    names += [f"{number}.jpg" for number in range(len(ODD_CLASSES) - len(names))]
+    photos = [
+        make_photo(tmp_path / "photos", name, label)
+        for name, label in zip(names, ODD_CLASSES, strict=True)
+    ]
+    for kind in EXPORTS:
+        export(kind, photos, tmp_path / kind)
+    assert sorted(tree(tmp_path / "imagefolder").values()) == sorted(
+        photo.file.read_bytes() for photo in photos
+    )
+    assert set(read_fiftyone(tmp_path / "fiftyone")) == {photo.file for photo in photos}
+    tasks, choices = read_label_studio(tmp_path / "label-studio")
+    for task, photo in zip(tasks, photos, strict=True):
+        encoded = urlsplit(task["data"]["image"]).query.removeprefix("d=")
+        assert b"/" + unquote_to_bytes(encoded) == os.fsencode(photo.file)
+    assert len(choices) == len(ODD_CLASSES) + 1  # and the runner-up, "dog"
+    assert {"<script>alert(1)</script>", "two\nlines", "tab\there", "nul\\x00"} < set(choices)
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(min_size=1, max_size=12), unique=True, min_size=1, max_size=5))
+def test_any_class_is_one_of_the_choices(tmp_path, labels):
+    photos = [make_photo(tmp_path / "photos", label=label) for label in labels]
+    export("label-studio", photos, tmp_path / "run")
+    tasks, choices = read_label_studio(tmp_path / "run")
+    chosen = [task["predictions"][0]["result"][0]["value"]["choices"][0] for task in tasks]
+    assert sorted({*chosen, "dog"}) == sorted(choices)
+    assert len(set(chosen)) == len(labels)

@@ -1,0 +1,118 @@
+"""``infoshot reproduce`` with images: the ablation over the whole network."""
+
+import dataclasses
+import json
+from functools import partial
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from infoshot.backbones import make_backbone
+from infoshot.backbones.checkpoints import save_checkpoint
+from infoshot.cli.app import app
+from infoshot.features import default_features_path, write_features
+from infoshot.reproduction.experiments import LOSSES, WHOLE_NETWORK, cells
+from infoshot.reproduction.finetune import FineTuning
+from tests.image_folders import make_folders
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """Five test classes of small images, and a network without training."""
+    folder = tmp_path_factory.mktemp("network")
+    root = make_folders(folder / "data", 20, splits={"train": "ab", "val": "cd", "test": "efghi"})
+    torch.manual_seed(0)
+    save_checkpoint(folder / "weights", "conv4", make_backbone("conv4").state_dict())
+    return ("--checkpoint", folder / "weights", "--root", root, "--dataset", "folder")
+
+
+SMALL = ("--tasks", 4, "--gradient-tasks", 1, "--network-tasks", 1)
+
+
+@pytest.fixture(autouse=True)
+def _few_steps(monkeypatch):
+    """Two steps instead of 25: what they compute has tests of its own."""
+    for module in ("whole_network", "run_times"):
+        few = partial(FineTuning, n_steps=2)
+        monkeypatch.setattr(f"infoshot.reproduction.{module}.FineTuning", few)
+
+
+def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
+    arguments = (*given, "--out", tmp_path / "r", "--only", "table4", *SMALL)
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "r" / "results.json").read_text())["rows"]
+    over = [row for row in rows if row["method"].endswith("whole network")]
+    assert len(over) == sum(cell.parameters == WHOLE_NETWORK for cell in cells("table4")) == 10
+    assert all(row["tasks"] == 1 and 0 <= row["mean"] <= 100 for row in over)
+    text = (tmp_path / "r" / "tables.md").read_text()
+    assert all(f"TIM-GD {{phi+W}}: {loss}".replace("|", "\\|") in text for loss in LOSSES)
+    assert "Ent-min {phi+W}" in text
+    before = (tmp_path / "r" / "tables.md").read_bytes()
+    assert run(*arguments).exit_code == 0  # goes on: nothing is left to do
+    assert (tmp_path / "r" / "tables.md").read_bytes() == before
+
+
+def test_figure_and_times_know_the_network(given, tmp_path, monkeypatch):
+    monkeypatch.setattr("infoshot.reproduction.extras._CURVE_TASKS", 2)
+    monkeypatch.setattr("infoshot.reproduction.run_times._ALONE", 1)
+    monkeypatch.setattr("infoshot.reproduction.run_times._BATCH", {"cpu": 2})
+    result = run(*given, "--out", tmp_path / "r", "--only", "table5,figure1", *SMALL)
+    assert result.exit_code == 0, result.output
+    extra = json.loads((tmp_path / "r" / "results.json").read_text())["extra"]
+    (curve,) = extra["figure1_network"]
+    assert curve["n_tasks"] == 2
+    assert len(curve["milliseconds"]) == len(curve["accuracy"]) == 3  # two steps and the end
+    assert curve["milliseconds"] == sorted(curve["milliseconds"])
+    times = {entry["method"]: entry["alone_s"] for entry in extra["run_times"]}
+    assert times["Ent-min {phi+W}"] > 0
+
+
+def test_without_images_the_rows_are_not_run(tmp_path):
+    result = run("--out", tmp_path / "r", "--only", "table4", "--tasks", 4, "--gradient-tasks", 1)
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "r" / "tables.md").read_text()
+    assert text.count("not run: needs images (--checkpoint and --root)") == 10
+
+
+def test_too_few_images_are_said_before_any_work(given, tmp_path, embedded):
+    few = make_folders(tmp_path / "few", 8, splits={"train": "ab", "val": "cd", "test": "efghi"})
+    features = tmp_path / "of-unknown-network.safetensors"
+    write_features(features, dataclasses.replace(embedded, provenance={}))
+    arguments = (*given[:2], "--root", few, *given[4:], "--features", features)
+    result = run(*arguments, "--out", tmp_path / "r", "--only", "table4", *SMALL)
+    assert result.exit_code == 2
+    assert "n_shot + n_query must be at most 8" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_nothing_is_extracted_from_too_few_images(given, tmp_path, monkeypatch):
+    few = make_folders(tmp_path / "few", 8, splits={"train": "ab", "val": "cd", "test": "efghi"})
+
+    def fail(*_, **__):
+        raise AssertionError("extracted")
+
+    monkeypatch.setattr("infoshot.cli.reproduce_images.split_features", fail)
+    arguments = (*given[:2], "--root", few, *given[4:], "--only", "table1")
+    result = run(*arguments, "--out", tmp_path / "r", *SMALL)
+    assert result.exit_code == 2
+    assert "n_shot + n_query must be at most 8" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_features_of_another_network_are_no_comparison(given, tmp_path):
+    result = run(*given, "--features", default_features_path(), "--out", tmp_path / "r", *SMALL)
+    assert result.exit_code == 2
+    assert "the features are of another network than --checkpoint" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_network_and_images_belong_together(given, tmp_path):
+    result = run(*given[:2], "--out", tmp_path / "r")
+    assert result.exit_code == 2
+    assert "--checkpoint and --root must be given together" in result.stderr
