@@ -1,0 +1,68 @@
+"""Files of tensors with facts beside them: safetensors whose metadata hold one JSON entry.
+
+Everything that this package stores except feature files and checkpoints has this form. Equal
+content gives equal bytes: there is a single metadata entry, since safetensors writes several in
+any order, and its keys are sorted.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from infoshot.core.atomic import write_atomically
+from infoshot.core.errors import DataError
+
+
+def write_tensor_file(
+    path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], *, kind: str
+) -> None:
+    """Write tensors and facts in one move.
+
+    Parameters
+    ----------
+    path
+        Where to; a file there is replaced.
+    tensors, facts
+        Tensors by name, and anything that JSON can hold.
+    kind
+        What the file is, such as ``"classifier"``; the name of the metadata entry.
+    """
+    content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    metadata = {kind: json.dumps(dict(facts), sort_keys=True)}
+    write_atomically(path, save(content, metadata=metadata))
+
+
+def read_tensor_file(
+    path: Path, *, kind: str, only: tuple[str, ...] | None = None
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and facts that :func:`write_tensor_file` wrote as the same kind.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        What it must be.
+    only
+        Names of the tensors to read; ``None``: all.
+
+    Raises
+    ------
+    DataError
+        If it is missing, damaged, or of another kind.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})[kind])
+            names = file.keys() if only is None else only
+            return {name: file.get_tensor(name) for name in names}, dict(facts)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise DataError(f"{path}: damaged, or not a {kind} file ({reason}).") from error
