@@ -1,11 +1,12 @@
-"""What the tests of encoders share: photographs, what a network is given of them, one sentence."""
+"""Helpers for tests of encoders: images, network inputs, features, one-sentence messages."""
 
 import numpy as np
 import torch
 from PIL import Image
 
+from infoshot.features.extract import Extraction, encode_images
 from infoshot.images import open_dataset
-from infoshot.images.transforms import network_input, resize_and_crop
+from infoshot.images.decoding import resize_and_crop
 
 
 def make_split(root):
@@ -20,15 +21,22 @@ def make_split(root):
 
 
 def network_inputs(split, spec):
-    """What a network must be given, by the longest way."""
+    """Compute the input of a network in separate steps."""
     crops = [resize_and_crop(r.location.pixels(), spec.resize, spec.crop) for r in split.records]
     x = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2).contiguous().float() / 255
-    return network_input(x, spec.mean, spec.std)
+    return spec.normalise(x)
 
 
 def one_sentence(caught):
-    """Message of an error, which must be one line and end like a sentence."""
+    """Return the message of an error, which must be a single sentence."""
     message = str(caught.value)
     assert "\n" not in message
     assert message.endswith((".", "?"))
     return message
+
+
+def extract_features(split, encoder, how=None, **more):
+    """Compute the features of a split, or raise for an image that cannot be read."""
+    locations = [record.location for record in split.records]
+    how = how or Extraction()
+    return encode_images(locations, lambda: encoder, how, strict=True, **more).features

@@ -14,8 +14,8 @@ from infoshot.backbones.backbone import InputSpec
 from infoshot.backbones.checkpoints import pretrained_checkpoint, save_checkpoint
 from infoshot.backbones.encoders import open_encoder
 from infoshot.core.errors import MissingDependencyError
-from infoshot.features.extract import Extraction, extract_features
-from tests.encoders import make_split, network_inputs, one_sentence
+from infoshot.features.extract import Extraction
+from tests.encoders import extract_features, make_split, network_inputs, one_sentence
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from infoshot import DataError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD, InputSpec
 from infoshot.backbones.encoders import open_encoder
-from infoshot.features.extract import Extraction, extract_features
-from tests.encoders import make_split, network_inputs, one_sentence
+from infoshot.features.extract import Extraction
+from tests.encoders import extract_features, make_split, network_inputs, one_sentence
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,16 @@
 """Networks that map images to features."""
 
-from infoshot.backbones.backbone import Backbone, InputSpec
-from infoshot.backbones.registry import BACKBONES, PRETRAINED, make_backbone, pretrained_backbone
+from infoshot.backbones.backbone import Backbone, Encoder, InputSpec
+from infoshot.backbones.encoders import EncoderLike, open_encoder
+from infoshot.backbones.registry import BACKBONES, PRETRAINED, make_backbone
 
 __all__ = [
     "BACKBONES",
     "PRETRAINED",
     "Backbone",
+    "Encoder",
+    "EncoderLike",
     "InputSpec",
     "make_backbone",
-    "pretrained_backbone",
+    "open_encoder",
 ]

@@ -1,8 +1,13 @@
-"""The little that the rest of the package needs to know about a feature extractor."""
+"""The interface of a feature extractor: a network, its input, and its weights' digest."""
 
+import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -11,9 +16,10 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a network wants to see: a square of ``crop`` pixels, the shorter side first ``resize``.
+    """The images a network expects.
 
-    Pixels between 0 and 1 are centred on ``mean`` and divided by ``std``, per channel.
+    The shorter side is scaled to ``resize`` pixels and the central square of ``crop`` pixels is
+    cut out. Pixels between 0 and 1 are then normalised with ``mean`` and ``std`` per channel.
     """
 
     crop: int = 84
@@ -21,21 +27,26 @@ class InputSpec:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
 
+    def normalise(self, images: Tensor) -> Tensor:
+        """Normalise pixels between 0 and 1, shape ``(batch, 3, height, width)``."""
+        mean, std = (images.new_tensor(values).view(1, 3, 1, 1) for values in (self.mean, self.std))
+        return (images - mean) / std
+
 
 class Backbone(nn.Module, ABC):
-    """A network that maps images to feature vectors; it has no classifier of its own."""
+    """A network that maps images to feature vectors. It has no classifier."""
 
     feature_dim: int
     input_spec: InputSpec
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """Features of prepared images.
+        """Compute features of normalised images.
 
         Parameters
         ----------
         images
-            Shape ``(batch, 3, height, width)``, centred and scaled as ``input_spec`` says.
+            Shape ``(batch, 3, height, width)``, normalised as ``input_spec`` says.
 
         Returns
         -------
@@ -43,8 +54,48 @@ class Backbone(nn.Module, ABC):
         """
 
 
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """A frozen backbone with its weights, in evaluation mode.
+
+    Parameters
+    ----------
+    backbone_name
+        What to pass to :func:`infoshot.open_encoder` or ``make_backbone`` to get the same network.
+    backbone
+        The network.
+    digest
+        The sha256 of the weights, and of everything else that determines the features of an image.
+    class_names, config
+        The classes it was trained on and the training configuration, if they are known.
+    """
+
+    backbone_name: str
+    backbone: Backbone
+    digest: str
+    class_names: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def weights_content(weights: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> bytes:
+    """Weights as the bytes of a safetensors file, floating-point tensors in ``dtype``."""
+    return save(
+        {
+            name: value.detach()
+            .to("cpu", dtype if value.is_floating_point() else value.dtype)
+            .contiguous()
+            for name, value in weights.items()
+        }
+    )
+
+
+def weights_digest(backbone: Backbone) -> str:
+    """Return the sha256 of the weights of a network."""
+    return hashlib.sha256(weights_content(backbone.state_dict())).hexdigest()
+
+
 def init_convolutions(network: nn.Module) -> None:
-    """Kaiming's normal initialisation (fan out) of every convolution, as published for ours."""
+    """Initialise every convolution with Kaiming's normal distribution (fan out), as published."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,31 +1,32 @@
-"""Checkpoints: weights as safetensors, everything about them as JSON beside.
+"""Checkpoints: weights as safetensors, and a JSON description beside them.
 
-A checkpoint is a folder with ``checkpoint.json`` (the backbone's name, the class names it was
-trained on, the configuration, the sha256 of the weights) and ``weights-SHA256.safetensors``. New
-weights are written under a new name, then the description is replaced in one move, then the old
-weights go: whenever the writer is killed, the folder holds a whole checkpoint, old or new. While a
-training goes on, what it needs to continue lies beside the weights and is replaced together with
-them. Checkpoints in the layout of the TIM authors' release (``state_dict`` with ``module.``
-prefixes) are read too, without running anything in them.
+A checkpoint is a folder with ``checkpoint.json`` (the name of the network, the class names it was
+trained on, the configuration, the sha256 of the weights) and ``weights-SHA256.safetensors``. The
+name may be ``package.module:Name`` of a user's class. New weights are written under a new name,
+then the description is replaced atomically, then the old weights are removed: whenever the writer
+is killed, the folder holds a complete checkpoint, old or new. During a training, what it needs to
+resume is stored beside the weights and is replaced together with them. Files of weights in the
+layout of the TIM authors' release (``state_dict`` with ``module.`` prefixes) are read too, without
+executing code from them.
 """
 
 import hashlib
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor
 
-from infoshot.backbones.backbone import Backbone
-from infoshot.backbones.registry import make_backbone, pretrained_backbone
+from infoshot.backbones.backbone import Backbone, Encoder, weights_content, weights_digest
+from infoshot.backbones.registry import make_backbone
 from infoshot.core.atomic import make_folder, write_atomically
-from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError
 
 DESCRIPTION_NAME = "checkpoint.json"
 _FORMAT = "infoshot.checkpoint/1"
@@ -33,22 +34,8 @@ _CLASSIFIERS = ("fc.", "linear.", "classifier.")
 
 
 @dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """A backbone with its weights, in evaluation mode, and where they come from.
-
-    ``digest`` is the sha256 of the weights; features are kept under it.
-    """
-
-    backbone_name: str
-    backbone: Backbone
-    digest: str
-    class_names: tuple[str, ...] = ()
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
 class TrainingState:
-    """What a training needs to go on: facts that JSON can hold, and tensors by name."""
+    """What a training needs to resume: facts that JSON can hold, and tensors by name."""
 
     facts: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
@@ -69,7 +56,7 @@ def save_checkpoint(
     ``weights`` are the backbone's ``state_dict``, stored in ``dtype``; float16 halves the file.
     """
     make_folder(folder)
-    content = _content(weights, dtype)
+    content = weights_content(weights, dtype)
     digest = hashlib.sha256(content).hexdigest()
     description: dict[str, Any] = {
         "format": _FORMAT,
@@ -80,7 +67,7 @@ def save_checkpoint(
     }
     files = {_path(folder, "weights", digest): content}
     if training is not None:
-        content = _content(training.tensors)
+        content = weights_content(training.tensors)
         training_digest = hashlib.sha256(content).hexdigest()
         description["training"] = {**training.facts, "sha256": training_digest}
         files[_path(folder, "training", training_digest)] = content
@@ -94,7 +81,7 @@ def save_checkpoint(
     return digest
 
 
-def load_checkpoint(folder: Path) -> Checkpoint:
+def load_checkpoint(folder: Path) -> Encoder:
     """Read a checkpoint.
 
     Raises
@@ -106,16 +93,14 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     digest = description["weights_sha256"]
     path = _path(folder, "weights", digest)
     if not path.is_file() and _description(folder) != description:
-        return load_checkpoint(folder)  # replaced by a training between the two looks
+        return load_checkpoint(folder)  # a training replaced it in between
     name = description["backbone"]
-    backbone = _with_weights(name, _tensors(path, digest), path)
-    return Checkpoint(
-        name, backbone, digest, tuple(description["class_names"]), description["config"]
-    )
+    backbone = _load_weights(name, _tensors(path, digest), path)
+    return Encoder(name, backbone, digest, tuple(description["class_names"]), description["config"])
 
 
 def load_training(folder: Path) -> TrainingState:
-    """Read what a training needs to go on.
+    """Read what a training needs to resume.
 
     Raises
     ------
@@ -124,68 +109,48 @@ def load_training(folder: Path) -> TrainingState:
     """
     facts = dict(_description(folder)["training"])
     if not facts:
-        raise DataError(f"{folder}: a checkpoint, but not of a training that could go on.")
+        raise DataError(
+            f"{folder}: a checkpoint without the state that a training needs to resume."
+        )
     digest = facts.pop("sha256")
     return TrainingState(facts, _tensors(_path(folder, "training", digest), digest))
 
 
-def open_checkpoint(checkpoint: Path | None, backbone: str | None) -> Checkpoint:
-    """Read whichever weights a user names: a folder, a pretrained backbone, or a PyTorch file."""
-    if checkpoint is not None and checkpoint.name == DESCRIPTION_NAME:
-        checkpoint = checkpoint.parent
-    if checkpoint is not None and checkpoint.is_file():
-        if backbone is None:
-            raise InvalidArgumentError(
-                f"{checkpoint} is a file of weights; say with --backbone which network they are of."
-            )
-        return import_checkpoint(checkpoint, backbone)
-    if (checkpoint is None) == (backbone is None):
-        raise InvalidArgumentError(
-            "give either --checkpoint with a folder, or --backbone with the name of a pretrained "
-            "network, or both if the checkpoint is a PyTorch file of weights."
-        )
-    return load_checkpoint(checkpoint) if checkpoint else pretrained_checkpoint(str(backbone))
+def import_weights(path: Path, backbone_name: str) -> Encoder:
+    """Read a PyTorch file of weights, such as the authors' release, into a network by name.
 
-
-def pretrained_checkpoint(name: str) -> Checkpoint:
-    """Return a backbone whose weights arrive with the install."""
-    backbone = pretrained_backbone(name)
-    return Checkpoint(name, backbone, _digest(backbone))
-
-
-def import_checkpoint(path: Path, backbone_name: str) -> Checkpoint:
-    """Read a PyTorch file of weights, such as the authors' release, for a backbone of ours.
-
-    The file may hold the weights, or a dict with ``state_dict``; names may start with ``module.``;
-    a classifier in it is left out.
+    The file may hold the weights, or a dict with ``state_dict``. Names may start with ``module.``.
+    A classifier in it is ignored.
     """
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickle protocols; what counts is said below
+            warnings.simplefilter("ignore")  # about pickle protocols
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever PyTorch makes of damaged bytes
+    except Exception as error:  # damaged bytes raise many kinds of errors
         raise DataError(
-            f"{path}: refused; not a whole file of weights that can be read without running code."
+            f"{path}: truncated, or not a file of weights that can be read without executing code."
         ) from error
     weights = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
         raise DataError(f"{path}: must hold weights by name, or a dict with 'state_dict'.")
     weights = {str(name).removeprefix("module."): value for name, value in weights.items()}
     weights = {name: v for name, v in weights.items() if not name.startswith(_CLASSIFIERS)}
-    backbone = _with_weights(backbone_name, weights, path)
-    return Checkpoint(backbone_name, backbone, _digest(backbone))
+    backbone = _load_weights(backbone_name, weights, path)
+    return Encoder(backbone_name, backbone, weights_digest(backbone))
 
 
 def _description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION_NAME
     if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder with a checkpoint.")
+        raise DataError(f"{folder}: this checkpoint folder does not exist.")
     if not path.is_file():
         inside = sorted(found.parent for found in folder.glob(f"*/{DESCRIPTION_NAME}"))
         hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
-        raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
+        raise DataError(
+            f"{path}: this file does not exist, so the folder is not a checkpoint.{hint}"
+        )
     try:
         description = json.loads(path.read_text())
         if description["format"] != _FORMAT:
@@ -204,35 +169,22 @@ def _path(folder: Path, kind: str, digest: str) -> Path:
 
 
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
-    """Content of a file whose name says its digest."""
+    """Read a file whose name contains its digest."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
-        raise DataError(f"{path}: truncated or changed; its content is not what its name says.")
+        raise DataError(
+            f"{path}: truncated or changed; its content does not match the digest in its name."
+        )
     try:
         return load(content)
     except SafetensorError as error:
         raise DataError(f"{path}: damaged ({error}).") from error
 
 
-def _content(tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> bytes:
-    return save(
-        {
-            name: value.detach()
-            .to("cpu", dtype if value.is_floating_point() else value.dtype)
-            .contiguous()
-            for name, value in tensors.items()
-        }
-    )
-
-
-def _digest(backbone: Backbone) -> str:
-    return hashlib.sha256(_content(backbone.state_dict())).hexdigest()
-
-
-def _with_weights(name: str, weights: Mapping[str, Tensor], path: Path) -> Backbone:
-    """Return the backbone with these weights, all of them and no others."""
+def _load_weights(name: str, weights: Mapping[str, Tensor], path: Path) -> Backbone:
+    """Build the network and load exactly these weights."""
     backbone = make_backbone(name)
     own = backbone.state_dict()
     missing, extra = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())

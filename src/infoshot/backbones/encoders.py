@@ -1,57 +1,102 @@
-"""Encoders by one word: ours, a checkpoint, or a network of another package."""
+"""Open any encoder: a pretrained network, a checkpoint, a module, a model of another package."""
 
 from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
 
-from infoshot.backbones.checkpoints import (
-    DESCRIPTION_NAME,
-    Checkpoint,
-    load_checkpoint,
-    pretrained_checkpoint,
-)
+from torch import nn
+
+from infoshot.backbones.backbone import Encoder, weights_digest
+from infoshot.backbones.checkpoints import DESCRIPTION_NAME, import_weights, load_checkpoint
 from infoshot.backbones.external.hf import open_hf
 from infoshot.backbones.external.onnx import open_onnx
+from infoshot.backbones.external.plain_module import open_module
 from infoshot.backbones.external.timm import open_timm
-from infoshot.backbones.registry import PRETRAINED
+from infoshot.backbones.registry import BACKBONES, ENTRY_POINTS, PRETRAINED, make_backbone
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.plugins import is_reference, registered
 
-_EXTERNAL: Mapping[str, Callable[[str], Checkpoint]] = {
+EncoderLike = str | PathLike[str] | nn.Module | Encoder
+_EXTERNAL: Mapping[str, Callable[[str], Encoder]] = {
     "hf": open_hf,
     "timm": open_timm,
     "onnx": open_onnx,
 }
 
 
-def open_encoder(spec: str) -> Checkpoint:
-    """Open a frozen network that makes features of images.
+def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = None) -> Encoder:
+    """Open a frozen network that maps images to features.
 
     Parameters
     ----------
-    spec
-        A pretrained backbone of ours (``efficientnet-lite0``), the folder of a checkpoint,
-        ``hf:`` with the id or folder of a model of transformers, ``timm:`` with the name of a model
-        of timm, or ``onnx:`` with a file.
+    encoder
+        One of
+
+        - the name of a pretrained network: ``"efficientnet-lite0"``;
+        - the folder of a checkpoint that :func:`infoshot.train` wrote;
+        - ``"hf:ID"``, a vision model of transformers by its id or folder;
+        - ``"timm:NAME"``, a model of timm;
+        - ``"onnx:FILE"``, an ONNX file;
+        - ``"package.module:Name"``, a ``torch.nn.Module`` or a function or class that returns one;
+        - a name that an installed package registers under ``infoshot.encoders``;
+        - a ``torch.nn.Module`` that maps ``[batch, 3, H, W]`` to ``[batch, dim]``.
+    weights
+        A PyTorch file with weights for the network that ``encoder`` names, such as those the
+        authors of TIM released.
+
+    Returns
+    -------
+    The network with its name and the digest of its weights.
 
     Raises
     ------
     InvalidArgumentError
-        If it is none of these.
+        If ``encoder`` is none of these.
     DataError
-        If it is one of these, but missing, damaged or no encoder of images.
+        If it is one of these, but missing, damaged or not an encoder of images.
     MissingDependencyError
         If it needs a package that is not installed.
+
+    Examples
+    --------
+    >>> encoder = open_encoder("efficientnet-lite0")
+    >>> encoder.backbone.feature_dim
+    1280
     """
-    kind, _, name = spec.partition(":")
-    if kind in _EXTERNAL and name:
-        return _EXTERNAL[kind](name)
-    if spec in PRETRAINED:
-        return pretrained_checkpoint(spec)
-    path = Path(spec).expanduser()
+    if isinstance(encoder, Encoder):
+        return encoder
+    if isinstance(encoder, nn.Module):
+        return open_module(encoder)
+    name = str(encoder)
+    if weights is not None:
+        return import_weights(Path(weights), name)
+    kind, _, rest = name.partition(":")
+    if kind in _EXTERNAL and rest:
+        return _EXTERNAL[kind](rest)
+    if name in PRETRAINED:
+        backbone = PRETRAINED[name]()
+        return Encoder(name, backbone, weights_digest(backbone))
+    path = Path(name).expanduser()
     if path.name == DESCRIPTION_NAME:
         path = path.parent
     if path.is_dir():
         return load_checkpoint(path)
-    file = f"onnx:{spec}" if path.suffix == ".onnx" else "onnx:FILE"
-    known = (*PRETRAINED, "hf:ID", "timm:NAME", file, "FOLDER of a checkpoint")
-    raise InvalidArgumentError(unknown_name("encoder", spec, known))
+    if name in registered(ENTRY_POINTS) or is_reference(name):
+        return open_module(make_backbone(name), name)
+    if name in BACKBONES:
+        raise InvalidArgumentError(
+            f"'{name}' has no pretrained weights; train it first, and pass the folder of the "
+            "checkpoint or a file with its weights."
+        )
+    file = f"onnx:{name}" if path.suffix == ".onnx" else "onnx:FILE"
+    known = (
+        *PRETRAINED,
+        *registered(ENTRY_POINTS),
+        "hf:ID",
+        "timm:NAME",
+        file,
+        "package.module:Name",
+        "the folder of a checkpoint",
+    )
+    raise InvalidArgumentError(unknown_name("encoder", name, known))

@@ -1,16 +1,21 @@
-"""The backbones by name."""
+"""The networks by name, and networks of the user by ``package.module:Name``."""
 
 from collections.abc import Callable, Mapping
+
+from torch import nn
 
 from infoshot.backbones.backbone import Backbone
 from infoshot.backbones.conv4 import Conv4
 from infoshot.backbones.efficientnet_lite0 import EfficientNetLite0, pretrained_lite0
+from infoshot.backbones.external.plain_module import as_backbone
 from infoshot.backbones.resnet12 import ResNet12
 from infoshot.backbones.resnet18 import ResNet18
 from infoshot.backbones.wrn28_10 import Wrn28x10
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.plugins import is_reference, load_reference, registered
 
+ENTRY_POINTS = "infoshot.encoders"
 BACKBONES: Mapping[str, Callable[[], Backbone]] = {
     "conv4": Conv4,
     "resnet12": ResNet12,
@@ -22,14 +27,45 @@ PRETRAINED: Mapping[str, Callable[[], Backbone]] = {"efficientnet-lite0": pretra
 
 
 def make_backbone(name: str) -> Backbone:
-    """Return a backbone with random weights, to be trained or to load a checkpoint into."""
-    if name not in BACKBONES:
-        raise InvalidArgumentError(unknown_name("backbone", name, BACKBONES))
-    return BACKBONES[name]()
+    """Build a network, to train it or to load weights into it.
+
+    Parameters
+    ----------
+    name
+        A network of this package, a name that an installed package registers under the entry-point
+        group ``infoshot.encoders``, or ``package.module:Name`` of a function or class that returns
+        a ``torch.nn.Module`` without arguments.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name is unknown, or what it names does not return a network.
+    """
+    if name in BACKBONES:
+        return BACKBONES[name]()
+    reference = registered(ENTRY_POINTS).get(name, name)
+    if not is_reference(reference):
+        known = (*BACKBONES, *registered(ENTRY_POINTS), "package.module:Name")
+        raise InvalidArgumentError(unknown_name("backbone", name, known))
+    return as_backbone(_call(load_reference(reference), name), name)
 
 
-def pretrained_backbone(name: str) -> Backbone:
-    """Return a backbone whose weights arrive with the install, in evaluation mode."""
-    if name not in PRETRAINED:
-        raise InvalidArgumentError(unknown_name("pretrained backbone", name, PRETRAINED))
-    return PRETRAINED[name]()
+def _call(factory: object, name: str) -> nn.Module:
+    if not isinstance(factory, nn.Module):
+        if not callable(factory):
+            raise InvalidArgumentError(
+                f"'{name}' must be a torch.nn.Module, or a function or class that returns one; got "
+                f"{type(factory).__name__}."
+            )
+        try:
+            factory = factory()
+        except Exception as error:  # whatever the user's code raises
+            raise InvalidArgumentError(
+                f"'{name}' must return a network when it is called without arguments; it raised "
+                f"{type(error).__name__}: {error}."
+            ) from error
+    if not isinstance(factory, nn.Module):
+        raise InvalidArgumentError(
+            f"'{name}' must return a torch.nn.Module; got {type(factory).__name__}."
+        )
+    return factory

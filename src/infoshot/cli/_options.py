@@ -1,20 +1,49 @@
-"""Options that are given as text: lists of numbers, dtypes, methods with settings."""
+"""Options that several commands share, and options that are given as text."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import torch
+import typer
 
 from infoshot.core.checks import unknown_name
-from infoshot.core.errors import InvalidArgumentError
-from infoshot.solvers import Method, method_by_name
+from infoshot.core.errors import DataError, InvalidArgumentError
 
+Dataset = Annotated[
+    str, typer.Option(help="mini-imagenet, tiered-imagenet, cub, or folder: any class folders.")
+]
+Root = Annotated[
+    Path, typer.Option(help="Class folders, CSV lists, tar archives of class folders, or pickles.")
+]
+Splits = Annotated[
+    Path | None,
+    typer.Option(help='JSON file: {"train": classes, "val": classes, "test": classes}.'),
+]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda, cuda:1, ...; default: cuda if there is a GPU.")
+]
+SkipBroken = Annotated[
+    bool, typer.Option("--skip-broken", help="Skip images that cannot be decoded, and list them.")
+]
+Backbone = Annotated[
+    str,
+    typer.Option(
+        help="efficientnet-lite0, the folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE, or "
+        "package.module:Name of your own."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting: temperature=10. May be repeated."),
+]
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
-def numbers(option: str, text: str) -> list[int]:
-    """Whole numbers separated by commas."""
+def parse_numbers(option: str, text: str) -> list[int]:
+    """Parse whole numbers separated by commas."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -23,45 +52,31 @@ def numbers(option: str, text: str) -> list[int]:
         ) from None
 
 
-def dtype_by_name(name: str) -> torch.dtype:
+def parse_dtype(name: str) -> torch.dtype:
     """Return the dtype to solve in."""
     if name not in _DTYPES:
         raise InvalidArgumentError(unknown_name("dtype", name, _DTYPES))
     return _DTYPES[name]
 
 
-def methods_with_settings(names: str, settings: Sequence[str]) -> list[Method]:
-    """Methods separated by commas, with ``[method.]field=value`` settings applied.
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """Parse ``field=value`` pairs.
 
-    A setting without a method goes to every method that has the field.
+    Examples
+    --------
+    >>> parse_settings(["temperature=10", "class_prior=0.7,0.3", "linearized=False"])
+    {'temperature': 10, 'class_prior': [0.7, 0.3], 'linearized': False}
     """
-    chosen = [method_by_name(name.strip()) for name in names.split(",")]
+    parsed = {}
     for setting in settings:
-        target, equals, value = setting.partition("=")
-        method_name, _, field = target.rpartition(".")
-        if not equals or not field:
-            raise InvalidArgumentError(
-                f"--set must look like temperature=10 or tim-adm.n_steps=50; got '{setting}'."
-            )
-        affected = [
-            method
-            for method in chosen
-            if method.name == method_name or (not method_name and field in method.solver.settings())
-        ]
-        if not affected:
-            known = sorted({name for method in chosen for name in method.solver.settings()})
-            raise InvalidArgumentError(
-                f"--set {setting}: none of the chosen methods ({names}) "
-                + (f"is '{method_name}'." if method_name else f"has a setting '{field}'; ")
-                + ("" if method_name else f"known: {', '.join(known)}.")
-            )
-        for method in affected:
-            changed = method.with_settings({field: _value(value)})
-            chosen[chosen.index(method)] = changed
-    return chosen
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise InvalidArgumentError(f"--set must look like temperature=10; got '{setting}'.")
+        parsed[name.strip()] = parse_value(value)
+    return parsed
 
 
-def _value(text: str) -> Any:  # noqa: ANN401 - a number, a list, true, false, null or a word
+def parse_value(text: str) -> Any:  # noqa: ANN401 - a number, a list, true, false, null or a word
     """Read a value as JSON, also ``False``, ``None`` and lists without brackets; else as text."""
     words = {"True": "true", "False": "false", "None": "null"}
     for attempt in (words.get(text, text), f"[{text}]"):
@@ -70,3 +85,50 @@ def _value(text: str) -> Any:  # noqa: ANN401 - a number, a list, true, false, n
         except json.JSONDecodeError:
             continue
     return text
+
+
+def parse_prior(given: str) -> dict[str, float]:
+    """Read class shares from ``cat=0.7,dog=0.3`` or from a JSON file."""
+    wrong = f"--prior must look like cat=0.7,dog=0.3 or name a JSON file; got '{given}'."
+    try:
+        if Path(given).is_file():
+            pairs = dict(json.loads(Path(given).read_text(encoding="utf-8")))
+        elif given.endswith(".json"):
+            raise DataError(f"{given}: this file does not exist.")
+        else:
+            pairs = dict(pair.rsplit("=", 1) for pair in given.split(","))
+        shares = {str(name).strip(): float(share) for name, share in pairs.items()}
+    except OSError as error:
+        raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
+    except (ValueError, TypeError) as error:
+        if Path(given).is_file():
+            raise DataError(f'{given}: must be JSON like {{"cat": 0.7, "dog": 0.3}}.') from error
+        raise InvalidArgumentError(wrong) from error
+    if not all(0 < share < float("inf") for share in shares.values()):
+        raise InvalidArgumentError("--prior must give every class a share above 0.")
+    return shares
+
+
+def name_options(message: str, options: Mapping[str, str]) -> str:
+    """Replace the arguments that a message of the library names by options of the command.
+
+    Parameters
+    ----------
+    message
+        Names arguments as ``name=value``, or starts with ``name must``.
+    options
+        Option of every argument.
+
+    Examples
+    --------
+    >>> name_options("run: contains another run; pass force=True to replace it.",
+    ...              {"force": "--force"})
+    'run: contains another run; pass --force to replace it.'
+    >>> name_options("n_tasks must be at least 1; got 0.", {"n_tasks": "--tasks"})
+    '--tasks must be at least 1; got 0.'
+    """
+    for name, option in options.items():
+        message = re.sub(rf"^{name}(?= must\b)", option, message)
+        message = re.sub(rf"(?<![\w.]){name}=True\b", option, message)
+        message = re.sub(rf"(?<![\w.]){name}=(?=\S)", f"{option} ", message)
+    return message

@@ -1,4 +1,4 @@
-"""The ``infoshot`` command: registers the commands, and says errors in one sentence."""
+"""The ``infoshot`` command: registers the commands and prints errors as one sentence."""
 
 import sys
 import warnings
@@ -24,39 +24,50 @@ from infoshot.cli import (
     train,
 )
 from infoshot.cli._console import complain, stdout
+from infoshot.cli._options import name_options
 from infoshot.core.errors import InfoshotError, LostProcessError
 from infoshot.distributed import leave_others
 from infoshot.version import __version__
 
 
 class _Group(TyperGroup):
-    """Turns what goes wrong in a command into one sentence on stderr and an exit code."""
+    """Turns exceptions of a command into one sentence on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's context and result
-        """Run the command; 2 for wrong usage or bad input, 1 for a failure of ours."""
+        """Run the command; exit with 2 for wrong usage or bad input, with 1 for a failure."""
         if ctx.params.get("debug"):
             return super().invoke(ctx)
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_: complain("Warning", str(message))
+                warnings.showwarning = lambda message, *_: complain(
+                    "Warning", self._in_options(ctx, str(message))
+                )
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            complain(
-                "Interrupted", "what was finished is kept; the same command goes on from there."
-            )
+            complain("Interrupted", "finished work is kept; rerun the command to resume.")
             raise typer.Exit(130) from None
         except InfoshotError as error:
-            complain("Error", str(error))
+            complain("Error", self._in_options(ctx, str(error)))
             code = 1 if isinstance(error, LostProcessError) else 2
             leave_others(code)
             raise typer.Exit(code) from error
         except Exception as error:
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
-                raise  # the parser's own
+                raise  # raised by the parser
             first = str(error).split("\n", 1)[0]
-            complain("Error", f"{type(error).__name__}: {first} (--debug shows where).")
+            complain("Error", f"{type(error).__name__}: {first} (--debug shows the traceback).")
             leave_others(1)
             raise typer.Exit(1) from error
+
+    def _in_options(self, ctx: Any, message: str) -> str:  # noqa: ANN401 - click's context
+        """Name options where a message of the library names arguments."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        options = {
+            parameter.name: max(parameter.opts, key=len)
+            for parameter in getattr(command, "params", [])
+            if parameter.opts and parameter.opts[0].startswith("-")
+        }
+        return name_options(message, options)
 
 
 app = typer.Typer(
@@ -94,7 +105,7 @@ app.command("predict")(predict.predict)
 app.add_typer(data.data, name="data")
 app.command("train")(train.train_backbone)
 app.command("extract")(extract.extract)
-app.command("extract-shards")(extract_shards.extract_shards_command)
+app.command("extract-shards")(extract_shards.extract_shards)
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 app.command("solve")(solve.solve_file)
@@ -103,7 +114,7 @@ app.command("methods")(methods.list_methods)
 
 
 def main() -> None:
-    """Entry point; ``--debug`` may stand anywhere."""
+    """Entry point; ``--debug`` is accepted anywhere."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if len(arguments) < len(sys.argv) - 1:
         arguments.insert(0, "--debug")

@@ -1,37 +1,40 @@
-"""``infoshot demo``: the paper's method on features that come with the package."""
+"""``infoshot demo``: the paper's methods on features of the package, then image files."""
 
+import csv
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from PIL import Image
 
-from infoshot.benchmark import Protocol, result_table
+from infoshot import labelling
+from infoshot.benchmark import bench
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.benchmark.plots import plot_convergence
-from infoshot.cli._console import print_table, stdout
-from infoshot.cli.cells import run_cells
-from infoshot.cli.demo_digits import label_digits
-from infoshot.core.atomic import make_folder
+from infoshot.cli._console import complain, print_table, stdout
+from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.features import default_features_path, read_features
+from infoshot.labelling import LabelResult
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec
-from infoshot.tasks.regimes import parse_regime
 
-_TASKS = {"prototype": 10_000, "tim-adm": 10_000, "tim-gd": 400}
-_SKEWED, _SKEWED_TASKS = ("prototype", "tim-adm", "tim-auto"), 2000
-_CURVE_TASKS = 128
-
+_METHODS, _TASKS, _GRADIENT_TASKS = ("prototype", "tim-adm"), 10_000, 400
+_IMBALANCED, _IMBALANCED_TASKS = ("prototype", "tim-adm", "tim-auto"), 2000
+_CURVES, _CURVE_TASKS = ("prototype", "tim-adm", "tim-gd"), 128
+_EXAMPLES, _PHOTOS, _SIDE = 2, 60, 96
 _NEXT = """
-What to try next, with images: a folder of examples per class, and a folder of photos
+What to try next, with images: one folder of examples per class, and a folder of photos
   infoshot label examples/ photos/ --out run/            labels, confidences, a report
 With your own features X [N, D] and labels y [N], -1 for unlabelled
-  numpy.savez("mine.npz", features=X, labels=y)          in Python: make a feature file
+  numpy.savez("mine.npz", features=X, labels=y)          in Python: write a feature file
   infoshot solve --features mine.npz --out labels.csv    label every row whose label is -1
   infoshot bench --features mine.npz                     this table (20 labelled rows per class)
-  infoshot methods                                       what there is to choose from
+  infoshot methods                                       the methods to choose from
 (in a clone, 'source .venv/bin/activate' first), or all in Python:
-  from infoshot import TIMClassifier
-  TIMClassifier().fit(X, y).transduction_
+  import infoshot
+  infoshot.label("examples", "photos", "run")
+  infoshot.TIMClassifier().fit(X, y).transduction_
 """
 
 
@@ -40,42 +43,101 @@ def demo(
         "infoshot-demo"
     ),
 ) -> None:
-    """The paper's methods on mini-ImageNet features, then a pile of image files; two minutes.
+    """Run the paper's methods on mini-ImageNet features, then label image files; two minutes.
 
     Example: infoshot demo --out infoshot-demo
     """
     make_folder(out)
-    path = default_features_path()
-    table = read_features(path)
-    cells = [
-        (METHODS[name], Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=n_tasks))
-        for name, n_tasks in _TASKS.items()
-        for n_shot in (1, 5)
-    ]
-    skewed = parse_regime("dirichlet:2")
-    cells += [
-        (
-            METHODS[name],
-            Protocol(spec=TaskSpec(n_shot=n_shot, regime=skewed), n_tasks=_SKEWED_TASKS),
-        )
-        for name in _SKEWED
-        for n_shot in (1, 5)
-    ]
-    rows = run_cells(table, path, cells, out / "results.json")
-    console = stdout()
-    for regime, title in (
-        ("balanced", "mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval"),
-        (str(skewed), "The same with unequally frequent classes among the queries:"),
-    ):
-        print_table(*result_table([row for row in rows if row.regime == regime]), title=title)
-    console.print("Solving some tasks step by step for the figure ...")
+    _compare_methods(out)
+    _draw_convergence(out / "convergence.png")
+    _label_digits(out / "digits")
+    stdout().print(_NEXT, soft_wrap=True)
+
+
+def _compare_methods(out: Path) -> None:
+    balanced = bench(methods=_METHODS, tasks=_TASKS, progress=True)
+    gradient = bench(methods="tim-gd", tasks=_GRADIENT_TASKS, progress=True)
+    imbalanced = bench(
+        methods=_IMBALANCED, regimes="dirichlet:2", tasks=_IMBALANCED_TASKS, progress=True
+    )
+    both = balanced + gradient
+    write_atomically(out / "results.json", (both + imbalanced).to_json())
+    print_table(
+        *both.table(),
+        title="mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval",
+    )
+    print_table(*imbalanced.table(), title="The same with imbalanced classes among the queries:")
+
+
+def _draw_convergence(figure: Path) -> None:
+    stdout().print("Recording some solves step by step for the figure ...")
+    table = read_features(default_features_path())
     curves = [
         convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS).summary()
-        for name in _TASKS
+        for name in _CURVES
     ]
-    figure = out / "convergence.png"
     title = f"5-way 1-shot, mini-ImageNet test classes: mean and 95% band of {_CURVE_TASKS} tasks"
     plot_convergence(curves, [figure], title)
-    console.print(f"Accuracy and mutual information against time: {figure}\n")
-    label_digits(out / "digits")
-    console.print(_NEXT, soft_wrap=True)
+    stdout().print(f"Accuracy and mutual information against time: {figure}\n")
+
+
+def _label_digits(out: Path) -> None:
+    """Write scikit-learn's digits as PNG files, label them, and compare with the truth."""
+    truth = _write_digits(out)
+    results = {name: _label(out, name) for name in ("prototype", "tim-auto")}
+    rows = []
+    for name, result in results.items():
+        correct = [image.label == truth[image.file.name] for image in result.images]
+        rows.append([name, f"{100 * np.mean(correct):.1f}"])
+    print_table(
+        ["method", "correct (%)"],
+        rows,
+        f"{len(truth)} images of handwritten digits, labelled from {_EXAMPLES} examples of each "
+        "with a network that was trained on photographs only",
+    )
+    result = results["tim-auto"]
+    for sentence in result.warnings:
+        complain("Warning", sentence)
+    stdout().print(
+        f"Labels and confidences: {result.labels_path}\nOpen in a browser: {result.report_path}",
+        soft_wrap=True,
+    )
+
+
+def _label(out: Path, method: str) -> LabelResult:
+    return labelling.label(
+        out / "examples",
+        out / "photos",
+        out / f"run-{method}",
+        method=method,
+        cache=out / "features",
+        force=True,
+        progress=True,
+    )
+
+
+def _write_digits(out: Path) -> dict[str, str]:
+    """Write examples in class folders and photos in one folder; return the truth by file name."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    seen = dict.fromkeys(range(10), 0)
+    truth = {}
+    for number in order:
+        label = int(digits.target[number])
+        seen[label] += 1
+        if seen[label] > _EXAMPLES + _PHOTOS:
+            continue
+        pixels = (255 - digits.images[number] * 255 / 16).astype(np.uint8)
+        image = Image.fromarray(pixels).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+        is_example = seen[label] <= _EXAMPLES
+        folder = out / "examples" / str(label) if is_example else out / "photos"
+        make_folder(folder)
+        path = folder / f"digit-{number:04d}.png"
+        image.save(path)
+        if not is_example:
+            truth[path.name] = str(label)
+    with (out / "truth.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("name", "digit"), *sorted(truth.items())])
+    return truth

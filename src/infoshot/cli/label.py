@@ -1,105 +1,121 @@
-"""``infoshot label``: examples and a pile of photos in, labels out."""
+"""``infoshot label``: examples and unlabelled images in, labels out."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from infoshot.cli import image_options as given
-from infoshot.cli.label_request import label_request, print_finished, watched
-from infoshot.core import checks
+from infoshot import labelling
+from infoshot.cli import _options as given
+from infoshot.cli._console import complain, count_statuses, print_table, stdout
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.memory import keep_freed_memory
-from infoshot.labelling.api import Workplace, add_corrections, default_cache, label_folder
+from infoshot.labelling import LabelResult
+from infoshot.labelling.api import DEFAULT_BACKBONE
 from infoshot.labelling.exports import EXPORTS
 
-_BACKBONE, _THRESHOLD = "efficientnet-lite0", 0.5
+_THRESHOLD = 0.5
 
 
 def label(
     examples: Annotated[
         Path,
         typer.Argument(
-            help="Folder with a folder per class, or CSV path,label; with --add: "
-            "the folder of a finished run."
+            help="Folder with one folder per class, or CSV file path,label. With --add: the folder "
+            "of a finished run."
         ),
     ],
     photos: Annotated[
-        Path | None, typer.Argument(help="Any tree of images, a CSV with path, or a text list.")
+        Path | None,
+        typer.Argument(help="Folder tree of images, CSV file with a column path, or text file."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results.")] = None,
     add: Annotated[
-        Path | None, typer.Option(help="CSV path,label: take these labels into a finished run.")
+        Path | None, typer.Option(help="CSV file path,label: add these labels to a finished run.")
     ] = None,
-    backbone: Annotated[
-        str,
-        typer.Option(
-            help="efficientnet-lite0, folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE."
-        ),
-    ] = _BACKBONE,
+    backbone: given.Backbone = DEFAULT_BACKBONE,
     method: Annotated[
-        str | None, typer.Option(help="See 'infoshot methods'; default: tim-auto.")
+        str | None,
+        typer.Option(help="See 'infoshot methods', or package.module:Name; default: tim-auto."),
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: temperature=10.")
-    ] = None,
+    settings: given.Settings = None,
     threshold: Annotated[
-        float, typer.Option(help="Confidence below which it is unsure.")
+        float, typer.Option(help="Confidence below which a label is unsure.")
     ] = _THRESHOLD,
     reject_outliers: Annotated[
-        bool, typer.Option("--reject-outliers", help="No label for photos unlike every class.")
+        bool,
+        typer.Option("--reject-outliers", help="No label for photos unlike all examples."),
     ] = False,
     prior: Annotated[
-        str | None, typer.Option(help="How frequent classes are: a=0.7,b=0.3, or a JSON file.")
+        str | None, typer.Option(help="Expected class shares: a=0.7,b=0.3, or a JSON file.")
     ] = None,
     export: Annotated[
-        list[str] | None, typer.Option(help=f"Also as {', '.join(EXPORTS)}; may be repeated.")
+        list[str] | None, typer.Option(help=f"Also write {', '.join(EXPORTS)}; may be repeated.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where features are kept; default: the user's cache.")
+        Path | None, typer.Option(help="Folder of cached features; default: the user's cache.")
     ] = None,
     device: given.Device = None,
     force: Annotated[bool, typer.Option("--force", help="Replace another run in --out.")] = False,
 ) -> None:
-    """Label a pile of images from a few examples per class; no training, no GPU needed.
+    """Label images from a few examples per class; no training, no GPU needed.
 
-    Writes labels.csv, labels.parquet, report.html, classifier.safetensors and run.json. The same
-    command again goes on where it stopped, and takes seconds when the images are known.
+    Writes labels.csv, labels.parquet, report.html, classifier.safetensors and run.json. Rerun the
+    command to resume; it takes seconds if the features of all images are cached.
 
     Example: infoshot label examples/ photos/ --out run/
 
     Corrections: infoshot label --add corrections.csv run/
     """
-    for name in export or []:
-        if name not in EXPORTS:
-            raise InvalidArgumentError(checks.unknown_name("export", name, EXPORTS))
-    keep_freed_memory()
-    where, exports = given.device_or_default(device), tuple(export or ())
-    with watched() as watcher:
-        if add is not None:
-            asked = (photos, out, method, settings, prior, cache, force, reject_outliers)
-            if any(asked) or threshold != _THRESHOLD or backbone != _BACKBONE:
-                raise InvalidArgumentError(
-                    "--add solves a finished run again as it was asked for: give its folder, and "
-                    "no options but --export and --device."
-                )
-            out = examples
-            done = add_corrections(out, add, device=where, exports=exports, watcher=watcher)
-        else:
-            if photos is None or out is None:
-                raise InvalidArgumentError("give examples, photos and --out; see --help.")
-            request = label_request(
-                examples,
-                photos,
-                backbone=backbone,
-                method=method,
-                settings=settings or [],
-                threshold=threshold,
-                reject_outliers=reject_outliers,
-                prior=prior,
+    if add is not None:
+        others = (photos, out, method, settings, prior, cache, force, reject_outliers)
+        if any(others) or threshold != _THRESHOLD or backbone != DEFAULT_BACKBONE:
+            raise InvalidArgumentError(
+                "--add repeats a finished run with its own options: give the folder of the run, "
+                "and no options except --export and --device."
             )
-            place = Workplace(
-                out=out, cache=cache or default_cache(), device=where, exports=exports
-            )
-            done = label_folder(request, place, force=force, watcher=watcher)
-    print_finished(done, out)
+        result = labelling.add_labels(
+            examples, add, export=export or (), device=device, progress=True
+        )
+    else:
+        if photos is None or out is None:
+            raise InvalidArgumentError("examples, photos and --out are needed; see --help.")
+        result = labelling.label(
+            examples,
+            photos,
+            out,
+            backbone=backbone,
+            method=method,
+            settings=given.parse_settings(settings) if settings else None,
+            threshold=threshold,
+            reject_outliers=reject_outliers,
+            prior=given.parse_prior(prior) if prior else None,
+            export=export or (),
+            cache=cache,
+            device=device,
+            force=force,
+            progress=True,
+        )
+    _print(result)
+
+
+def _print(result: LabelResult) -> None:
+    counts = Counter(image.label for image in result.images if image.label)
+    print_table(["class", "photos"], [[name, f"{counts[name]:,}"] for name in result.classes])
+    for sentence in result.warnings:
+        complain("Warning", sentence)
+    console = stdout()
+    speed = f" ({result.images_per_second:,.0f} images/s)" if result.images_per_second else ""
+    n_photos = len(result.images)
+    noun = "photo" if n_photos == 1 else "photos"
+    console.print(f"{n_photos:,} {noun}{speed}: {count_statuses(result.images)}.", soft_wrap=True)
+    if result.estimate:
+        estimate = result.estimate
+        console.print(
+            f"Of {estimate.n_examples} held-out examples, {estimate.accuracy:.0%} were classified "
+            f"correctly (95% interval {estimate.low:.0%} to {estimate.high:.0%}).",
+            soft_wrap=True,
+        )
+    for name in result.exports:
+        console.print(f"Exported: {result.folder / name}", soft_wrap=True)
+    console.print(f"Report: {result.report_path}; labels: {result.labels_path}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Write files atomically: they appear complete or not at all."""
 
 import errno
 import os
@@ -8,78 +8,79 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from infoshot.core.errors import DataError
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Put ``content`` under ``path`` in one move, so that nobody ever sees half a file.
+    """Write ``content`` to ``path`` in one move, so that no reader sees half a file.
 
     Raises
     ------
     DataError
-        If the file cannot be written; what stood there before stays.
+        If the file cannot be written; an existing file is kept.
     """
     data = content.encode() if isinstance(content, str) else content
     with _temporary_beside(Path(path)) as temporary:
         temporary.write_bytes(data)
         _flush(temporary)
         temporary.replace(path)
-        _flush(Path(path).parent)  # now it also survives the machine's going down
+        _flush(Path(path).parent)  # now it also survives power loss
 
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process, and clear away what a killed one left half-written in it.
+    """Lock a folder for this process, and remove unfinished files of killed processes in it.
 
     Raises
     ------
     DataError
-        If another process holds it.
+        If another process has locked it, or it cannot be written to.
     """
+    lock = FileLock(folder / ".lock", blocking=False)
     try:
-        lock = (folder / ".lock").open("w")
+        lock.acquire()
+    except Timeout as error:
+        raise DataError(f"{folder}: another process is writing there.") from error
+    except NotImplementedError:
+        pass  # a file system without locks
     except OSError as error:
         raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from error
-    with lock:
-        try:
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DataError(f"{folder}: another process is writing there.") from error
-        except (ImportError, OSError):
-            pass  # an operating system or a file system without such locks
+    try:
         for leftover in list(folder.rglob(".*.part")):
             if leftover.is_dir() and not leftover.is_symlink():
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
         yield
+    finally:
+        lock.release()
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside ``path`` that nothing has, and that :func:`sole_writer` clears away."""
+    """Return an unused name beside ``path`` that :func:`sole_writer` removes."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, unless it is there; ``DataError`` if that cannot be."""
+    """Create a folder and its parents if they do not exist; raise ``DataError`` on failure."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{path}: cannot be made a folder ({error.strerror}).") from error
+        raise DataError(f"{path}: this folder cannot be created ({error.strerror}).") from error
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise ``DataError`` now if :func:`write_atomically` would fail later; changes nothing."""
+    """Raise ``DataError`` if :func:`write_atomically` would fail; nothing is changed."""
     with _temporary_beside(Path(path)) as temporary:
         temporary.touch(exist_ok=False)
 
 
 def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> None:
-    """Raise ``DataError`` if an output cannot be written, or would replace what is read.
+    """Raise ``DataError`` if an output cannot be written, or would replace an input.
 
-    An output must not be an input, another output, or a file that lies in a folder of input.
+    An output must not be an input, another output, or an existing file in an input folder.
     """
     taken = {path.resolve() for path in inputs}
     for output in outputs:
@@ -88,13 +89,13 @@ def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> Non
         resolved = output.resolve()
         inside = resolved.exists() and any(path in resolved.parents for path in taken)
         if resolved in taken or inside:
-            raise DataError(f"{output}: would replace a file that is read or written already.")
+            raise DataError(f"{output}: would replace an input or another output.")
         taken.add(resolved)
         check_writable(output)
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file or a folder is on the disk, where systems let one wait for both."""
+    """Wait until a file or a folder is on the disk, where the system supports it."""
     if os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -106,7 +107,7 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def _temporary_beside(path: Path) -> Iterator[Path]:
-    """A name in the same folder that is gone afterwards; failures become one sentence."""
+    """Yield a temporary name in the same folder; turn failures into one sentence."""
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

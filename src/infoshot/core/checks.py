@@ -117,16 +117,16 @@ def few_queries(n_qry: int, n_way: int) -> str | None:
     )
 
 
-def in_class_order(shares: Mapping[str, float], classes: Sequence[str]) -> list[float]:
-    """Shares in the order of the classes, all of which must be named."""
+def order_shares(shares: Mapping[str, float], classes: Sequence[str]) -> list[float]:
+    """Return class shares in the order of the classes, all of which must be named."""
     missing = [name for name in classes if name not in shares]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         names = ", ".join(missing[:5]) + more
-        raise InvalidArgumentError(f"--prior must name every class once; missing: {names}.")
+        raise InvalidArgumentError(f"prior must name every class once; missing: {names}.")
     for name in shares:
         if name not in classes:
-            raise InvalidArgumentError(f"--prior: there is no class '{name}'.")
+            raise InvalidArgumentError(f"prior must name classes only; '{name}' is not one.")
     return [shares[name] for name in classes]
 
 

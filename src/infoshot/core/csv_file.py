@@ -1,4 +1,4 @@
-"""CSV files as they are written and read here: any name comes back as it was."""
+"""CSV files that keep every file name, whatever characters it holds."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from infoshot.core.errors import DataError
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    r"""Lines of a CSV file; fields with commas, quotes or any line break are quoted.
+    r"""Format rows as CSV; fields with commas, quotes or any line break are quoted.
 
     Examples
     --------
@@ -17,7 +17,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     'path,label\n"a\rb.png",cat\n'
     """
     text = io.StringIO()
-    # Python quotes only what is in the line terminator, so it must hold both kinds of line break.
+    # Python quotes a line break only if it occurs in the line terminator, so both must be there.
     writer = csv.writer(text, lineterminator="\r\n")
     lines = []
     for row in (header, *rows):
@@ -29,7 +29,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
-    """Rows by column; bytes that are no text are kept as Python keeps them in file names.
+    """Read rows by column; bytes that are not UTF-8 are kept as surrogate escapes.
 
     Raises
     ------

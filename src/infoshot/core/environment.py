@@ -1,4 +1,4 @@
-"""What a measured time must be read against."""
+"""The machine: what a measured time depends on, and the device to use by default."""
 
 import os
 import platform
@@ -9,8 +9,13 @@ import torch
 from infoshot.version import __version__
 
 
+def default_device() -> str:
+    """Return ``cuda`` if there is a GPU that PyTorch can use, else ``cpu``."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def environment(device: str = "cpu") -> dict[str, Any]:
-    """Versions, processor, cores and load: what a time must be read against."""
+    """Return versions, processor, cores and load: what a measured time depends on."""
     record: dict[str, Any] = {
         "infoshot": __version__,
         "python": platform.python_version(),
@@ -27,7 +32,7 @@ def environment(device: str = "cpu") -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Name of the processor where the system tells, else of its architecture."""
+    """Name the processor if the system says, else its architecture."""
     try:
         with open("/proc/cpuinfo") as file:  # noqa: PTH123 - a system file, not a user's path
             for line in file:

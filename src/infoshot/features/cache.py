@@ -1,61 +1,104 @@
-"""A feature cache that cannot go stale: the name of a file is the digest of all it depends on.
+"""The cache of features: keyed by the content of an image and by everything else they depend on.
 
-Change the images, the weights, the crop or the version, and the name changes. A file that was
-truncated is noticed and made again. Files appear whole or not at all, so any number of processes
-may fill the same folder.
+Every encoder has a folder named by the digest of its provenance. In it are parts: safetensors files
+with the sha256 of images and their features, named by the digest of their own content, so that a
+damaged part is noticed. Parts appear whole or not at all and never change, so that several
+processes may use one cache. If a part is lost, its images are encoded again.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import os
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from infoshot.core.atomic import make_folder
-from infoshot.core.errors import DataError
-from infoshot.core.types import FeatureTable
-from infoshot.distributed import ALONE, Ranks
-from infoshot.features.files import read_features, write_features
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from infoshot.core.atomic import make_folder, write_atomically
+
+_MANY_PARTS = 8
+_OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
+_LARGE = 2**27  # bytes; larger parts are not merged
 
 
-def cache_key(provenance: Mapping[str, str]) -> str:
-    """Digest of everything the features depend on.
+def default_cache_folder() -> Path:
+    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder."""
+    if given := os.environ.get("INFOSHOT_CACHE"):
+        return Path(given)
+    from platformdirs import user_cache_path
 
-    Examples
-    --------
-    >>> cache_key({"a": "1", "b": "2"}) == cache_key({"b": "2", "a": "1"})
-    True
+    return user_cache_path("infoshot", appauthor=False)
+
+
+class FeatureCache:
+    """The features that one encoder has computed so far.
+
+    Parameters
+    ----------
+    folder
+        The folder that all encoders share.
+    provenance
+        Everything the features depend on besides the image, see ``encoder_provenance``.
     """
-    return hashlib.sha256(json.dumps(dict(provenance), sort_keys=True).encode()).hexdigest()
+
+    def __init__(self, folder: Path, provenance: Mapping[str, str]) -> None:
+        key = json.dumps(dict(provenance), sort_keys=True)
+        self.folder = folder / hashlib.sha256(key.encode()).hexdigest()[:32]
+        self._metadata = {"encoder": key}
+
+    def read(self, digests: Sequence[str]) -> dict[str, Tensor]:
+        """Return the features of those images that are cached, each of shape ``(dim,)``."""
+        wanted, found = set(digests), {}
+        for path in sorted(self.folder.glob("part-*.safetensors")):
+            part = _read(path)
+            if part is None:
+                continue
+            names, features = part
+            found.update({name: features[i] for i, name in enumerate(names) if name in wanted})
+        return found
+
+    def add(self, digests: Sequence[str], features: Tensor) -> None:
+        """Write the features of images, shape ``(image, dim)``, to the disk."""
+        make_folder(self.folder)
+        self._write(digests, features)
+
+    def merge_parts(self) -> None:
+        """Merge many small parts into one, and remove old temporary files of killed processes."""
+        for leftover in self.folder.glob(".*.part"):
+            if time.time() - leftover.stat().st_mtime > _OLD:
+                leftover.unlink(missing_ok=True)
+        small = [
+            path for path in self.folder.glob("part-*.safetensors") if path.stat().st_size < _LARGE
+        ]
+        if len(small) < _MANY_PARTS:
+            return
+        parts = [part for path in small if (part := _read(path)) is not None]
+        merged = {name: row for names, rows in parts for name, row in zip(names, rows, strict=True)}
+        written = self._write(list(merged), torch.stack(list(merged.values()))) if merged else None
+        for path in small:
+            if path != written:
+                path.unlink(missing_ok=True)
+
+    def _write(self, digests: Sequence[str], features: Tensor) -> Path:
+        names = torch.frombuffer(bytearray.fromhex("".join(digests)), dtype=torch.uint8)
+        tensors = {"digests": names.view(-1, 32), "features": features.float().contiguous()}
+        content = save(tensors, metadata=self._metadata)
+        path = self.folder / f"part-{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+        write_atomically(path, content)
+        return path
 
 
-def cached(
-    folder: Path,
-    provenance: Mapping[str, str],
-    make: Callable[[], FeatureTable],
-    ranks: Ranks = ALONE,
-) -> FeatureTable | None:
-    """Features of this provenance, from the folder or made now and kept there.
-
-    With several processes the main one looks and decides; all of them make, or none. The others
-    get ``None`` for what the main one found.
-    """
-    path = folder / f"{cache_key(provenance)}.safetensors"
-    kept = _read(path, provenance) if ranks.is_main else None
-    if ranks.main_says(kept is not None):
-        return kept
-    table = make()
-    if ranks.is_main:
-        make_folder(folder)
-        write_features(path, table)
-    return table
-
-
-def _read(path: Path, provenance: Mapping[str, str]) -> FeatureTable | None:
-    """Return what is kept, unless it is missing, damaged or something else."""
-    if not path.is_file():
-        return None
+def _read(path: Path) -> tuple[list[str], Tensor] | None:
+    """Read the digests and features of a part; ``None`` if it is missing or damaged."""
     try:
-        table = read_features(path)
-    except DataError:
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest()[:32] != path.stem.removeprefix("part-"):
+            return None
+        tensors = load(content)
+        return [bytes(row).hex() for row in tensors["digests"].numpy()], tensors["features"]
+    except (OSError, SafetensorError, KeyError):
         return None
-    return table if dict(table.provenance) == dict(provenance) else None

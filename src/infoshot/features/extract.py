@@ -1,48 +1,59 @@
-"""Features of images: decode, crop as published, one pass through a frozen network.
+"""The one path from images to features: read, crop, encode, cache.
 
-Batches always have the same size (the last one is filled up with black), so that a feature does not
-depend on how many images there are, where its image stands among them, which process makes it, or
-how many cores it has.
+``extract``, ``extract-shards``, ``label`` and ``predict`` all call :func:`encode_images`, so that
+an image and an encoder determine the bytes of a feature. Batches always have the same size (the
+last one is padded with black images) and every batch runs on one core. A feature therefore does not
+depend on how many images there are, on its neighbours, on the process that computes it, or on the
+number of cores.
 """
 
+import dataclasses
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from infoshot.backbones import Backbone, InputSpec
-from infoshot.backbones.checkpoints import Checkpoint
+from infoshot.backbones import Backbone, Encoder, InputSpec
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges, map_chunks
+from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
-from infoshot.features.cache import cached
-from infoshot.images.datasets import ImageSplit
-from infoshot.images.decoding import Pixels
-from infoshot.images.in_memory import channels_first, published_crop
-from infoshot.images.transforms import network_input
+from infoshot.features.cache import FeatureCache
+from infoshot.images import ImageSplit
+from infoshot.images.decoding import DECODING, Location, Pixels, read_crop
 from infoshot.images.workers import decode_workers, map_images
 from infoshot.version import __version__
 
-Progress = Callable[[int], None]
-_SMALLEST, _LARGEST = 16, 4096  # sides of a crop that a network can look at
+_SMALLEST, _LARGEST = 16, 4096  # pixels of a side
+_CACHED_AT_ONCE = 64  # images that a killed run may have to encode again
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extraction:
-    """How features are made of images.
+    """How features are computed.
 
-    ``resize`` and ``crop`` are pixels; ``None`` takes what the backbone wants. ``batch_size``
-    images make a pass; ``None``: 4 on a CPU, where larger batches leave the cache, 256 elsewhere.
-    ``n_workers`` decode images while the network works. Only ``resize`` and ``crop`` change the
-    features; ``batch_size`` and ``device`` may round them differently.
+    Parameters
+    ----------
+    resize, crop
+        Pixels; ``None`` takes what the backbone expects.
+    batch_size
+        Images per forward pass; ``None``: 4 on a CPU, where larger batches leave the cache, else
+        256.
+    device
+        Where the network runs. Device and batch size may change the rounding of features.
+    n_workers
+        Cores that decode images.
     """
 
     resize: int | None = None
@@ -57,15 +68,15 @@ class Extraction:
             return self.batch_size
         return 4 if torch.device(self.device).type == "cpu" else 256
 
-    def sizes(self, checkpoint: Checkpoint) -> tuple[int, int]:
-        """Return ``resize`` and ``crop`` for this backbone.
+    def sizes(self, encoder: Encoder) -> tuple[int, int]:
+        """Return ``resize`` and ``crop`` for this encoder.
 
         Raises
         ------
         InvalidArgumentError
             If a number is not allowed, or the crop does not fit.
         """
-        spec = checkpoint.backbone.input_spec
+        spec = encoder.backbone.input_spec
         resize = spec.resize if self.resize is None else self.resize
         crop = spec.crop if self.crop is None else self.crop
         checks.device(self.device)
@@ -79,132 +90,325 @@ class Extraction:
         return resize, crop
 
 
-def split_features(
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Features of images.
+
+    Parameters
+    ----------
+    features
+        Shape ``(image, dim)``, float32, on the CPU; NaN where an image cannot be read.
+    digests
+        The sha256 of each image's content; empty where it cannot be read.
+    reasons
+        Why an image cannot be read; empty where it can.
+    images_per_second
+        Speed of the encoder; ``None`` if all features were cached.
+    """
+
+    features: Tensor
+    digests: list[str]
+    reasons: list[str]
+    images_per_second: float | None = None
+
+    @property
+    def readable(self) -> Tensor:
+        """Mask of the images that have features."""
+        return torch.tensor([not reason for reason in self.reasons], dtype=torch.bool)
+
+    def __getitem__(self, some: slice) -> "Encoded":
+        return Encoded(self.features[some], self.digests[some], self.reasons[some])
+
+
+def encoder_provenance(encoder: Encoder, how: Extraction) -> dict[str, str]:
+    """Everything that features depend on besides the image, as text."""
+    resize, crop = how.sizes(encoder)
+    return {
+        "backbone": encoder.backbone_name,
+        "weights_sha256": encoder.digest,
+        "transform": f"resize {resize}, crop {crop}, bilinear, {DECODING}",
+        "infoshot": __version__,
+    }
+
+
+def check_same_encoder(encoder: Encoder, provenance: Mapping[str, str]) -> None:
+    """Raise ``DataError`` if an encoder is not the one that features were computed with."""
+    if encoder.digest != provenance["weights_sha256"]:
+        raise DataError(
+            f"the encoder '{encoder.backbone_name}' has changed since the run: its weights differ."
+        )
+
+
+def extract_split(
     dataset: str,
     split: ImageSplit,
-    checkpoint: Checkpoint,
+    encoder: Encoder,
     how: Extraction,
     *,
-    cache: Path | None = None,
+    cache: FeatureCache | None = None,
     ranks: Ranks = ALONE,
-    on_progress: Progress = lambda n_done: None,
-) -> FeatureTable | None:
-    """Features of a split with labels, class names and provenance, from the cache or made now.
+    progress: Progress = SILENT,
+) -> FeatureTable:
+    """Compute the features of a split, with labels, class names and provenance.
 
-    Returns
-    -------
-    ``None`` in processes other than the main one.
-    """
-    about = provenance(dataset, split, checkpoint, how)
-    ranks.agree("images and weights", json.dumps(about, sort_keys=True))
-
-    def make() -> FeatureTable:
-        features = extract_features(split, checkpoint, how, ranks=ranks, on_progress=on_progress)
-        return feature_table(split, features, about)
-
-    table = make() if cache is None else cached(cache, about, make, ranks)
-    return table if ranks.is_main else None
-
-
-def extract_features(
-    split: ImageSplit,
-    checkpoint: Checkpoint,
-    how: Extraction,
-    *,
-    ranks: Ranks = ALONE,
-    on_progress: Progress = lambda n_done: None,
-) -> Tensor:
-    """Features of every image of a split, in its order.
-
-    Several processes take turns at the batches, and all of them get all features.
-
-    Returns
-    -------
-    Shape ``(image, feature_dim)``, float32, on the CPU.
+    Several processes share the images; all of them get the whole table.
 
     Raises
     ------
     DataError
-        If an image cannot be decoded; the sentence names it.
+        If an image cannot be read; the message names it.
     """
-    chunks = chunk_ranges(len(split.records), how.images_per_pass())
-    own = [split.records[number] for chunk in shard_chunks(chunks, ranks) for number in chunk]
-    resize, crop = how.sizes(checkpoint)
-    crop_of = partial(published_crop, resize=resize, crop=crop)
-    features = [torch.empty(0, checkpoint.backbone.feature_dim)]
-    for rows in encoded_batches(map_images(crop_of, own, how.n_workers), checkpoint, how):
-        features.append(rows)
-        on_progress(len(rows))
-    return gather_chunks(torch.cat(features), chunks, ranks).clone()
+    provenance = split_provenance(dataset, split, encoder, how)
+    ranks.agree("images and weights", json.dumps(provenance, sort_keys=True))
+    locations = [record.location for record in split.records]
+    encoded = encode_images(
+        locations,
+        lambda: encoder,
+        how,
+        cache=cache,
+        strict=True,
+        ranks=ranks,
+        phase=f"extracting {split.name}",
+        progress=progress,
+    )
+    labels, names = torch.tensor(split.labels), tuple(split.class_names)
+    return FeatureTable(encoded.features, labels, None, names, provenance)
 
 
-def encoded_batches(
-    crops: Iterator[Pixels], checkpoint: Checkpoint, how: Extraction
-) -> Iterator[Tensor]:
-    """Features of crops as they come, batch after batch, each ``(image, feature_dim)`` on the CPU.
+def split_provenance(
+    dataset: str, split: ImageSplit, encoder: Encoder, how: Extraction
+) -> dict[str, str]:
+    """Everything that the features of a split depend on, as text."""
+    own = {"dataset": dataset, "split": split.name, "split_sha256": split.digest()}
+    return {**own, **encoder_provenance(encoder, how)}
+
+
+def digest_images(locations: Sequence[Location], n_workers: int) -> list[tuple[str, str]]:
+    """Return for every image the sha256 of its content, or an empty digest and the reason."""
+
+    def digest(location: Location) -> tuple[str, str]:
+        try:
+            return hashlib.sha256(location.content()).hexdigest(), ""
+        except DataError as error:
+            return "", _reason(error, location)
+
+    with ThreadPoolExecutor(n_workers) as pool:
+        return list(pool.map(digest, locations, chunksize=32))
+
+
+def encode_images(
+    locations: Sequence[Location],
+    open_encoder: Callable[[], Encoder],
+    how: Extraction,
+    *,
+    cache: FeatureCache | None = None,
+    digests: Sequence[tuple[str, str]] | None = None,
+    strict: bool = False,
+    ranks: Ranks = ALONE,
+    phase: str = "encoding",
+    progress: Progress = SILENT,
+) -> Encoded:
+    """Compute the features of images, or read them from the cache.
+
+    Parameters
+    ----------
+    locations
+        The images.
+    open_encoder
+        Returns the encoder; called only if an image is not in the cache.
+    how
+        How features are computed.
+    cache
+        Features are read from it and added to it while they are computed, so that an interrupted
+        run resumes.
+    digests
+        What :func:`digest_images` returned for the images; ``None``: computed here if needed.
+    strict
+        Raise for an image that cannot be read; needed with several processes.
+    ranks
+        This process among those that share the images.
+    phase, progress
+        Counts the images that are not cached, as a phase of that name; without a name, as part of
+        the current phase.
+
+    Raises
+    ------
+    DataError
+        If ``strict`` and an image cannot be read.
+    """
+    n = len(locations)
+    known: dict[str, Tensor] = {}
+    if cache is not None:
+        if digests is None:
+            digests = digest_images(locations, how.n_workers)
+        known = cache.read([digest for digest, _ in digests])
+    todo = _not_cached(n, digests, known, ranks)
+    if phase and todo:
+        progress.start(phase, len(todo), "images")
+    start = time.perf_counter()
+    chunks = chunk_ranges(len(todo), how.images_per_pass())
+    own = [todo[number] for chunk in shard_chunks(chunks, ranks) for number in chunk]
+    found = _Found.empty()
+    if own or (todo and ranks.size > 1):
+        some = [locations[number] for number in own]
+        found = _encode_and_cache(some, open_encoder(), how, cache, strict, ranks.size, progress)
+    rows = gather_chunks(found.rows, chunks, ranks) if todo else found.rows
+    speed = len(todo) / (time.perf_counter() - start) if todo else None
+    if digests is None:
+        return Encoded(rows.clone(), found.digests, found.reasons, speed)
+    by_digest = {digests[number][0]: rows[place] for place, number in enumerate(todo)}
+    encoded = _collect(digests, {**known, **by_digest}, found, own, ranks)
+    return dataclasses.replace(encoded, images_per_second=speed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Rows, digests and reasons of the images that this process encoded, in their order."""
+
+    rows: Tensor
+    digests: list[str]
+    reasons: list[str]
+
+    @staticmethod
+    def empty() -> "_Found":
+        return _Found(torch.empty(0, 0), [], [])
+
+
+def _not_cached(
+    n: int, digests: Sequence[tuple[str, str]] | None, known: dict[str, Tensor], ranks: Ranks
+) -> list[int]:
+    """Numbers of the images to encode, each content once; the same in all processes."""
+    if digests is None:
+        return list(range(n))
+    first: dict[str, int] = {}
+    for number, (digest, reason) in enumerate(digests):
+        if not reason and digest not in known:
+            first.setdefault(digest, number)
+    missing = torch.zeros(n, dtype=torch.int64)
+    missing[list(first.values())] = 1
+    return ranks.from_main(missing).nonzero().flatten().tolist()
+
+
+def _encode_and_cache(
+    locations: Sequence[Location],
+    encoder: Encoder,
+    how: Extraction,
+    cache: FeatureCache | None,
+    strict: bool,
+    n_processes: int,
+    progress: Progress,
+) -> _Found:
+    """Encode images in their order; rows of those that cannot be read are NaN."""
+    n = len(locations)
+    rows = torch.full((n, encoder.backbone.feature_dim), torch.nan)
+    digests, reasons = [""] * n, [""] * n
+    resize, crop = how.sizes(encoder)
+    read = partial(read_crop if strict else _try_read_crop, resize=resize, crop=crop)
+    pending: deque[int] = deque()
+
+    def crops() -> Iterator[Pixels]:
+        for number, result in enumerate(map_images(read, locations, how.n_workers)):
+            if isinstance(result, str):
+                reasons[number] = result
+                progress.advance(n_processes)
+                continue
+            digests[number], pixels = result
+            pending.append(number)
+            yield pixels
+
+    new = ((pending.popleft(), row) for batch in encode_batches(crops(), encoder, how)
+           for row in batch)  # fmt: skip
+    while some := list(islice(new, _CACHED_AT_ONCE if cache else how.images_per_pass())):
+        numbers = [number for number, _ in some]
+        rows[numbers] = torch.stack([row for _, row in some])
+        if cache is not None:
+            cache.add([digests[number] for number in numbers], rows[numbers])
+        progress.advance(len(some) * n_processes)
+    if cache is not None:
+        cache.merge_parts()
+    return _Found(rows, digests, reasons)
+
+
+def _collect(
+    digests: Sequence[tuple[str, str]],
+    known: dict[str, Tensor],
+    found: _Found,
+    own: Sequence[int],
+    ranks: Ranks,
+) -> Encoded:
+    """Give every image the row of its content."""
+    failed = {digests[number][0]: why for number, why in zip(own, found.reasons, strict=True)}
+    changed = {
+        digests[number][0]
+        for number, now in zip(own, found.digests, strict=True)
+        if now and now != digests[number][0]
+    }
+    reasons = [reason or failed.get(digest, "") for digest, reason in digests]
+    for number, (digest, _) in enumerate(digests):
+        if digest in changed:
+            reasons[number] = "changed while it was read"
+    dim = len(next(iter(known.values()), torch.empty(0)))
+    rows = torch.full((len(digests), dim), torch.nan)
+    for number, (digest, _) in enumerate(digests):
+        if not reasons[number] and digest in known:
+            rows[number] = known[digest]
+    return Encoded(ranks.from_main(rows).cpu(), [digest for digest, _ in digests], reasons)
+
+
+def encode_batches(crops: Iterator[Pixels], encoder: Encoder, how: Extraction) -> Iterator[Tensor]:
+    """Pass crops through the network as they come; yield rows ``(image, dim)`` on the CPU.
 
     Raises
     ------
     DataError
         If features are not finite.
     """
-    # With the channels last convolutions are several times faster, on CPUs and on GPUs.
-    backbone = checkpoint.backbone.eval()
+    # Convolutions are several times faster with the channels last, on CPUs and on GPUs.
+    backbone = encoder.backbone.eval()
     backbone.to(device=torch.device(how.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
     n_pass = how.images_per_pass()
 
     @torch.inference_mode()
     def features(batch: list[Pixels]) -> Tensor:
-        images = channels_first(np.stack(batch))
+        images = torch.from_numpy(np.stack(batch)).permute(0, 3, 1, 2).contiguous()
         padding = images.new_zeros(n_pass - len(images), *images.shape[1:])
-        return encode(backbone, torch.cat((images, padding)).to(how.device))[: len(images)].cpu()
+        padded = torch.cat((images, padding)).to(how.device)
+        return encode_batch(backbone, padded)[: len(images)].cpu()
 
     batches = iter(lambda: list(islice(crops, n_pass)), [])
-    # A core per batch, not all cores in one: threads that share a layer wait for each other
-    # actively, and where something else wants a core as well they take three times as long.
+    # One core per batch: threads that share a layer wait for each other actively, which takes
+    # three times as long when other processes use the cores.
     on_cpu = all(weights.device.type == "cpu" for weights in backbone.parameters())
     n_threads = torch.get_num_threads() if on_cpu else 1
-    # Whole float32 products: features are made once, and should not depend on the device.
+    # Full float32 products, so that features do not depend on the device.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         for rows in map_chunks(features, batches, n_threads, split_single=False):
             if not rows.isfinite().all():
                 raise DataError(
-                    f"the weights of this {checkpoint.backbone_name} give features that are not "
+                    f"the weights of this {encoder.backbone_name} give features that are not "
                     "finite."
                 )
-            yield rows.clone()  # an ordinary tensor, outside of inference
+            yield rows.clone()  # an ordinary tensor, outside of inference mode
 
 
-def encode(backbone: Backbone, images: Tensor) -> Tensor:
-    """Features of a batch of crops, uint8, float32."""
-    return backbone(prepared_images(images, backbone.input_spec)).float()  # type: ignore[no-any-return]
+def encode_batch(backbone: Backbone, images: Tensor) -> Tensor:
+    """Compute the features of a batch of uint8 crops, in float32."""
+    return backbone(prepare_images(images, backbone.input_spec)).float()  # type: ignore[no-any-return]
 
 
-def prepared_images(images: Tensor, spec: InputSpec) -> Tensor:
-    """Crops, uint8, as a network wants them: float32, centred and scaled, channels last."""
-    x = (images.float() / 255).to(memory_format=torch.channels_last)
-    return network_input(x, spec.mean, spec.std)
+def prepare_images(images: Tensor, spec: InputSpec) -> Tensor:
+    """Turn uint8 crops into the input of a network: float32, normalised, channels last."""
+    return spec.normalise((images.float() / 255).to(memory_format=torch.channels_last))
 
 
-def provenance(
-    dataset: str, split: ImageSplit, checkpoint: Checkpoint, how: Extraction
-) -> dict[str, str]:
-    """Everything the features depend on, as text; features are kept under its digest."""
-    resize, crop = how.sizes(checkpoint)
-    return {
-        "dataset": dataset,
-        "split": split.name,
-        "split_sha256": split.digest(),
-        "backbone": checkpoint.backbone_name,
-        "weights_sha256": checkpoint.digest,
-        "transform": f"resize {resize}, crop {crop}, bilinear",
-        "infoshot": __version__,
-    }
+def _try_read_crop(location: Location, resize: int, crop: int) -> tuple[str, Pixels] | str:
+    """Return the digest and the crop, or the reason why the image cannot be read."""
+    try:
+        return read_crop(location, resize, crop)
+    except DataError as error:
+        return _reason(error, location)
 
 
-def feature_table(
-    split: ImageSplit, features: Tensor, about: dict[str, str], base_mean: Tensor | None = None
-) -> FeatureTable:
-    """Features with the labels and class names of their split."""
-    labels = torch.tensor(split.labels)
-    return FeatureTable(features, labels, base_mean, tuple(split.class_names), about)
+def _reason(error: DataError, location: Location) -> str:
+    """Strip the name of the image from a message."""
+    return str(error).removeprefix(f"{location.name}: ").removesuffix(".")

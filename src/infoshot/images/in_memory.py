@@ -5,6 +5,7 @@ and their true heights and widths stay beside them, so that crops are drawn with
 they have in the original.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,15 @@ from torch import Tensor
 
 from infoshot.core.errors import DataError
 from infoshot.core.memory import memory_of_machine
-from infoshot.images.decoding import ImageRecord, Pixels
-from infoshot.images.transforms import resize_and_crop
-from infoshot.images.workers import map_images
+from infoshot.core.progress import SILENT
+from infoshot.core.progress import Progress as ProgressReport
+from infoshot.images.datasets import ImageSplit
+from infoshot.images.decoding import ImageRecord, Pixels, read_crop
+from infoshot.images.workers import decode_workers, map_images
 
 Progress = Callable[[int], None]
 _SAMPLE = 200
+_MOST_LISTED = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +96,43 @@ def broken_images(
     return broken
 
 
+def drop_broken_images(
+    split: ImageSplit, *, warn: bool = True, progress: ProgressReport = SILENT
+) -> ImageSplit:
+    """Remove the images of a split that cannot be decoded; a warning lists them.
+
+    Raises
+    ------
+    DataError
+        If no image can be decoded.
+    """
+    progress.start(f"checking {split.name}", len(split.records), "images")
+    broken = broken_images(split.records, n_workers=decode_workers(), on_progress=progress.advance)
+    if len(broken) == len(split.records):
+        raise DataError(f"no image of the split '{split.name}' can be decoded; {broken[0]}")
+    kept = split.without(broken)
+    if broken and warn:
+        sentences = list(broken.values())
+        more = f" ... and {len(broken) - _MOST_LISTED} more." if len(broken) > _MOST_LISTED else ""
+        warnings.warn(
+            f"{len(broken)} images of '{split.name}' are skipped: "
+            f"{' '.join(sentences[:_MOST_LISTED])}{more}",
+            UserWarning,
+            stacklevel=2,
+        )
+        gone = sorted(set(split.class_names) - set(kept.class_names))
+        if gone:
+            warnings.warn(
+                f"no image is left of these classes of '{split.name}': {', '.join(gone)}.",
+                UserWarning,
+                stacklevel=2,
+            )
+    return kept
+
+
 def published_crop(record: ImageRecord, resize: int, crop: int) -> Pixels:
     """Published test crop of an image, ``(crop, crop, 3)``."""
-    return np.array(resize_and_crop(record.location.pixels(), resize, crop))
-
-
-def channels_first(pixels: Pixels) -> Tensor:
-    """Batch of pixels, ``(image, height, width, 3)``, as a network wants them."""
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+    return read_crop(record.location, resize, crop)[1]
 
 
 def _stored_size(records: Sequence[ImageRecord], largest: int) -> tuple[int, int]:

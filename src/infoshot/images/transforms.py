@@ -15,14 +15,11 @@ and half of the images are mirrored.
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from infoshot.core.rng import random_bits
-from infoshot.images.decoding import Pixels
 
 _AREA = (0.08, 1.0)
 _LOG_ASPECT = (math.log(3 / 4), math.log(4 / 3))
@@ -42,25 +39,6 @@ class Augmentation:
     box: Tensor
     flip: Tensor
     jitter: Tensor
-
-
-def resize_and_crop(pixels: Pixels, resize: int, crop: int) -> Pixels:
-    """Scale the shorter side to ``resize`` pixels and cut the middle ``crop`` x ``crop`` out."""
-    image = Image.fromarray(pixels)
-    scale = resize / min(image.size)
-    size = (max(crop, round(image.width * scale)), max(crop, round(image.height * scale)))
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.BILINEAR)
-    left, top = round((image.width - crop) / 2), round((image.height - crop) / 2)
-    return np.asarray(image.crop((left, top, left + crop, top + crop)))
-
-
-def network_input(
-    images: Tensor, mean: tuple[float, float, float], std: tuple[float, float, float]
-) -> Tensor:
-    """Centre and scale images with values from 0 to 1, shape ``(batch, 3, height, width)``."""
-    shape = (1, 3, 1, 1)
-    return (images - images.new_tensor(mean).view(shape)) / images.new_tensor(std).view(shape)
 
 
 def draw_augmentation(seed: int, epoch: int, indices: Tensor, sizes: Tensor) -> Augmentation:

@@ -1,223 +1,404 @@
-"""A labelling from folder to folder: find, check, encode, solve, write."""
+"""Label images from a few examples: find them, encode them, decide labels, write a run folder."""
 
 import dataclasses
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from infoshot.backbones.checkpoints import Checkpoint
-from infoshot.backbones.encoders import open_encoder
+from infoshot.backbones import Encoder, EncoderLike, open_encoder
+from infoshot.core import checks
 from infoshot.core.atomic import make_folder, sole_writer, write_atomically
-from infoshot.core.errors import DataError, InfoshotError
-from infoshot.features.encode import Encoded, digest_files, encode_files, encoder_facts
-from infoshot.features.extract import Extraction
-from infoshot.features.store import FeatureStore
-from infoshot.images.folders import Found, find_examples, find_photos, read_labels
-from infoshot.images.workers import decode_workers
-from infoshot.labelling.decide import Example, Outcome, Request, label_photos
+from infoshot.core.environment import default_device
+from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
+from infoshot.core.progress import Progress, ProgressLike, open_progress
+from infoshot.features.cache import FeatureCache, default_cache_folder
+from infoshot.features.extract import (
+    Extraction,
+    check_same_encoder,
+    digest_images,
+    encode_images,
+    encoder_provenance,
+)
+from infoshot.images.folders import ImageFile, find_examples, find_images, read_labels
+from infoshot.labelling.calibrate import Estimate
+from infoshot.labelling.decide import (
+    Decision,
+    Example,
+    ImageLabel,
+    Request,
+    choose_suggestions,
+    decide_labels,
+)
 from infoshot.labelling.exports import EXPORTS
-from infoshot.labelling.label_report import label_report
-from infoshot.labelling.photo import PhotoLabel
+from infoshot.labelling.label_report import collect_warnings, label_report
 from infoshot.labelling.run_folder import (
-    FinishedRun,
-    name_in_run,
+    check_folder,
+    find_name,
     read_corrections,
-    read_request,
     read_run,
     write_corrections,
     write_run,
 )
-from infoshot.labelling.suggest import worth_labelling
-from infoshot.labelling.warn import warnings_of
+from infoshot.solvers import Method, Solver, method_reference, resolve_method
 from infoshot.version import __version__
 
-_WORTH = 12
-Looked = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Watcher:
-    """Who wants to know how far it is: told of each phase, and of images as they are seen."""
-
-    phase: Callable[[str, int], None] = lambda name, total: None
-    advance: Callable[[int], None] = lambda n_done: None
-
-
-NOBODY = Watcher()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workplace:
-    """Where a run keeps things, and what it computes on."""
-
-    out: Path
-    cache: Path
-    device: str = "cpu"
-    exports: Sequence[str] = ()
+AnyPath = str | PathLike[str]
+MethodLike = str | Method | Solver[Any]
+DEFAULT_BACKBONE = "efficientnet-lite0"
+DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
+_SUGGESTED = 12  # in the report
+Digests = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
-    """A labelling with what is said about it."""
+class LabelResult:
+    """The labels of a run.
 
-    outcome: Outcome
+    Parameters
+    ----------
+    folder
+        Where everything is written: labels.csv, labels.parquet, report.html, run.json,
+        classifier.safetensors and the exports.
+    classes
+        The names of the classes.
+    images
+        One :class:`ImageLabel` per image: path, label, confidence, runner-up, margin, status.
+    probabilities
+        Calibrated probabilities, shape ``(image, class)``; NaN for images that cannot be read.
+    estimate
+        Accuracy estimated on held-out examples, with its interval; ``None`` without any.
+    warnings
+        What to know before trusting the labels.
+    note
+        What the method decided about these images.
+    exports
+        Names of the folders that were exported.
+    images_per_second
+        Speed of the encoder; ``None`` if all features were cached.
+    """
+
+    folder: Path
+    classes: tuple[str, ...]
+    images: list[ImageLabel]
+    probabilities: Tensor
+    estimate: Estimate | None
     warnings: list[str]
-    images_per_second: float | None
+    note: str
     exports: list[str]
+    images_per_second: float | None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Label of every image by its path; empty if it has none."""
+        return {image.path: image.label for image in self.images}
+
+    @property
+    def confidences(self) -> dict[str, float]:
+        """Confidence of every image by its path."""
+        return {image.path: image.confidence for image in self.images}
+
+    @property
+    def labels_path(self) -> Path:
+        """The CSV file with all labels."""
+        return self.folder / "labels.csv"
+
+    @property
+    def report_path(self) -> Path:
+        """The page to look at."""
+        return self.folder / "report.html"
 
 
-def default_cache() -> Path:
-    """Where features are kept between runs: ``INFOSHOT_CACHE``, or the user's cache folder."""
-    if given := os.environ.get("INFOSHOT_CACHE"):
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "infoshot"
+def label(
+    examples: AnyPath,
+    photos: AnyPath,
+    out: AnyPath,
+    *,
+    backbone: EncoderLike = DEFAULT_BACKBONE,
+    method: MethodLike | None = None,
+    settings: Mapping[str, Any] | None = None,
+    threshold: float = 0.5,
+    reject_outliers: bool = False,
+    prior: Mapping[str, float] | None = None,
+    export: Sequence[str] = (),
+    cache: AnyPath | None = None,
+    device: str | None = None,
+    force: bool = False,
+    progress: ProgressLike = None,
+) -> LabelResult:
+    """Label images from a few examples per class. Nothing is trained, and no GPU is needed.
 
+    Calling it again with the same arguments resumes an interrupted run, and takes seconds if the
+    features of all images are cached.
 
-def label_folder(
-    request: Request, place: Workplace, *, force: bool = False, watcher: Watcher = NOBODY
-) -> Finished:
-    """Label a pile of photos from examples, and write all results into a folder.
+    Parameters
+    ----------
+    examples
+        A folder with one folder per class, or a CSV file with the columns ``path`` and ``label``.
+    photos
+        A folder tree of images, a CSV file with a column ``path``, or a text file with a path per
+        line.
+    out
+        Folder for the results.
+    backbone
+        Any encoder that :func:`infoshot.open_encoder` opens.
+    method
+        Name of a method, ``package.module:Name``, a ``Method`` or a solver. ``None``: ``tim-auto``,
+        or ``tim-adm`` with a ``prior``.
+    settings
+        Hyperparameters of the method to change.
+    threshold
+        Confidence below which a label is reported as unsure.
+    reject_outliers
+        Give no label to images that are unlike the examples of every class.
+    prior
+        Expected share of each class among the images.
+    export
+        Also write the labels as ``imagefolder``, ``label-studio`` or ``fiftyone``.
+    cache
+        Folder in which features are cached; by default the user's cache folder.
+    device
+        ``cpu``, ``cuda``, ...; by default ``cuda`` if there is a GPU.
+    force
+        Replace another run in ``out``.
+    progress
+        See :mod:`infoshot.core.progress`.
+
+    Returns
+    -------
+    Labels, confidences, the estimated accuracy, warnings and paths.
 
     Raises
     ------
-    DataError, InvalidArgumentError
-        Before any work if something does not fit; an earlier run stays as it was.
+    InvalidArgumentError, DataError
+        Before any work if an argument does not fit; an earlier run in ``out`` is kept.
+
+    Examples
+    --------
+    >>> result = label("examples", "photos", "run")  # doctest: +SKIP
+    >>> result.labels["photos/1.jpg"], result.estimate.accuracy  # doctest: +SKIP
+    ('cat', 0.93)
     """
-    labelled = find_examples(Path(request.examples))
-    request.chosen(sorted({label for label, _ in labelled}))
-    corrections = _corrections_of_same_run(place.out, request, force=force)
-    inside = [place.out, Path(request.examples), *(image.file for _, image in labelled)]
-    photos = find_photos(Path(request.photos), without=inside)
-    watcher.phase("opening the encoder", 0)
-    checkpoint = open_encoder(request.backbone)
-    how = Extraction(device=place.device)
-    how.sizes(checkpoint)
-    watcher.phase("reading", 0)
-    examples = _checked_examples(labelled)
-    make_folder(place.out)
-    with sole_writer(place.out):
-        looked = digest_files(photos, decode_workers())
-        examples = _with_corrections(examples, photos, looked, corrections)
-        facts = encoder_facts(checkpoint, how)
-        write_corrections(place.out, corrections)
-        work = _Work(request, place, facts, lambda: checkpoint, watcher)
-        return work.finish(examples, photos, looked)
+    _check_exports(export)
+    if not 0 <= threshold <= 1:
+        raise InvalidArgumentError(f"threshold must be between 0 and 1; got {threshold:g}.")
+    name = method or (METHOD_WITH_PRIOR if prior else DEFAULT_METHOD)
+    chosen = resolve_method(name).with_settings(settings or {})
+    encoder = None if isinstance(backbone, str | PathLike) else open_encoder(backbone)
+    request = Request(
+        examples=str(examples),
+        photos=str(photos),
+        backbone=encoder.backbone_name if encoder else _absolute(str(backbone)),
+        method=method_reference(name),
+        settings=chosen.solver.settings(),
+        threshold=threshold,
+        reject_outliers=reject_outliers,
+        prior=dict(prior) if prior else None,
+    )
+    place = _Place(Path(out), _cache_folder(cache), device or default_device(), tuple(export))
+    keep_freed_memory()
+    with open_progress(progress) as bar:
+        return _label(request, place, encoder, force, bar)
 
 
-def add_corrections(
-    run: Path,
-    given: Path,
+def add_labels(
+    run: AnyPath,
+    corrections: AnyPath | Mapping[str, str],
     *,
-    device: str = "cpu",
-    exports: Sequence[str] = (),
-    watcher: Watcher = NOBODY,
-) -> Finished:
-    """Take corrected labels into a finished run as examples, and solve it again.
+    export: Sequence[str] = (),
+    device: str | None = None,
+    progress: ProgressLike = None,
+) -> LabelResult:
+    """Add corrected labels to a finished run as examples, and solve it again.
+
+    Parameters
+    ----------
+    run
+        Folder of the run.
+    corrections
+        A CSV file with the columns ``path`` and ``label``, or labels by path. Paths are those of
+        labels.csv, or files. Later corrections of an image replace earlier ones.
+    export, device, progress
+        As in :func:`label`.
+
+    Returns
+    -------
+    The new labels, also written to the folder of the run.
 
     Raises
     ------
     DataError
-        If there is no finished run, or a correction names no photo.
+        If there is no finished run, or a correction names an image that cannot be read.
+
+    Examples
+    --------
+    >>> result = add_labels("run", {"photos/1.jpg": "dog"})  # doctest: +SKIP
     """
-    before = read_run(run)
-    earlier = read_corrections(run)
-    known: list[PhotoLabel | Found] = [*before.photos]
+    _check_exports(export)
+    run = Path(run)
+    before, earlier = read_run(run), read_corrections(run)
+    known: list[ImageLabel | ImageFile] = [*before.labels]
     known += [example.image for example in before.examples]
-    new = {name_in_run(image, known): label for image, label in read_labels(given)}
-    corrections = {**earlier, **new}
-    photos = [Found(photo.path, photo.file) for photo in before.photos]
-    looked = [
-        (digest, photo.reason if photo.status == "unreadable" else "")
-        for digest, photo in zip(before.digests, before.photos, strict=True)
+    new = {find_name(image, known): label for image, label in _read_corrections(corrections)}
+    images = [ImageFile(image.path, image.file) for image in before.labels]
+    digests = [
+        (digest, image.reason if image.status == "unreadable" else "")
+        for digest, image in zip(before.digests, before.labels, strict=True)
     ]
     own = [example for example in before.examples if not example.given]
-    examples = _with_corrections(own, photos, looked, corrections)
-    place = Workplace(out=run, cache=Path(before.facts["cache"]), device=device, exports=exports)
-    facts = before.facts["encoder"]
-    # Not even opened if the features of all images are still there.
-    encoder = partial(_same_encoder, before.request.backbone, facts)
-    with sole_writer(run):
-        write_corrections(run, corrections)  # first, so that a killed run takes them in next time
+    examples = _apply_corrections(own, images, digests, {**earlier, **new})
+    place = _Place(run, Path(before.facts["cache"]), device or default_device(), tuple(export))
+    provenance = before.facts["encoder"]
+    # Opened only if the features of an image are not cached any more.
+    encoder = partial(_reopen_encoder, before.request.backbone, provenance)
+    with open_progress(progress) as bar, sole_writer(run):
+        # Written first, so that they are not lost if the run is killed.
+        write_corrections(run, {**earlier, **new})
         try:
-            return _Work(before.request, place, facts, encoder, watcher).finish(
-                examples, photos, looked
-            )
+            job = _Job(before.request, place, provenance, encoder, bar)
+            return job.run(examples, images, digests)
         except InfoshotError:
             write_corrections(run, earlier)
             raise
 
 
-def known_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
-    """Features of the examples and of the photos of a finished run, NaN where there are none.
+@dataclass(frozen=True)
+class _Place:
+    """Where a run writes, where it caches features, and what it computes on."""
 
-    Raises
-    ------
-    DataError
-        If the cache does not hold them any more.
-    """
-    store = FeatureStore(Path(run.facts["cache"]), run.facts["encoder"])
-    digests = [*(example.digest for example in run.examples), *run.digests]
-    known = store.read(digests)
-    unknown = [photo.status != "unreadable" for photo in run.photos]
-    needed = [True] * len(run.examples) + unknown
-    if any(need and digest not in known for need, digest in zip(needed, digests, strict=True)):
-        raise DataError(
-            f"{store.folder}: the features of this run are not kept any more; the command that "
-            "made the run makes them again."
+    out: Path
+    cache: Path
+    device: str
+    exports: tuple[str, ...]
+
+
+def _label(
+    request: Request, place: _Place, encoder: Encoder | None, force: bool, progress: Progress
+) -> LabelResult:
+    """Find the images, check everything, and run."""
+    labelled = find_examples(Path(request.examples))
+    request.choose_method(sorted({label for label, _ in labelled}))
+    corrections = check_folder(place.out, request, force=force)
+    inside = [place.out, Path(request.examples), *(image.file for _, image in labelled)]
+    images = find_images(Path(request.photos), without=inside)
+    progress.start("opening the encoder")
+    encoder = encoder or open_encoder(request.backbone)
+    how = Extraction(device=place.device)
+    provenance = encoder_provenance(encoder, how)
+    progress.start("reading images")
+    examples = _check_examples(labelled, how.n_workers)
+    make_folder(place.out)
+    with sole_writer(place.out):
+        digests = digest_images([image.location for image in images], how.n_workers)
+        examples = _apply_corrections(examples, images, digests, corrections)
+        write_corrections(place.out, corrections)
+        job = _Job(request, place, provenance, lambda: encoder, progress)
+        return job.run(examples, images, digests)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """The part that a first run and a run with corrections share."""
+
+    request: Request
+    place: _Place
+    provenance: Mapping[str, str]
+    open_encoder: Callable[[], Encoder]
+    progress: Progress
+
+    def run(
+        self, examples: Sequence[Example], images: Sequence[ImageFile], digests: Digests
+    ) -> LabelResult:
+        """Encode what is not cached, solve, and write."""
+        files = [*(example.image for example in examples), *images]
+        known = [*((example.digest, "") for example in examples), *digests]
+        encoded = encode_images(
+            [file.location for file in files],
+            self.open_encoder,
+            Extraction(device=self.place.device),
+            cache=FeatureCache(self.place.cache, self.provenance),
+            digests=known,
+            progress=self.progress,
         )
-    nothing = torch.full_like(next(iter(known.values())), torch.nan)
-    features = torch.stack([known.get(digest, nothing) for digest in digests])
-    return features[: len(run.examples)], features[len(run.examples) :]
+        n_examples = len(examples)
+        for example, reason in zip(examples, encoded.reasons[:n_examples], strict=True):
+            if reason:
+                raise _unusable_example(example.image, reason)
+        self.progress.start("solving")
+        decision = decide_labels(
+            self.request,
+            examples,
+            encoded.features[:n_examples],
+            images,
+            encoded[n_examples:],
+            self.provenance,
+        )
+        self.progress.start("writing")
+        warnings = collect_warnings(decision)
+        return LabelResult(
+            folder=self.place.out,
+            classes=decision.classes,
+            images=decision.labels,
+            probabilities=decision.probabilities,
+            estimate=decision.held_out.estimate(),
+            warnings=warnings,
+            note=decision.note,
+            exports=self._write(decision, warnings),
+            images_per_second=encoded.images_per_second,
+        )
+
+    def _write(self, decision: Decision, warnings: Sequence[str]) -> list[str]:
+        """Write all results; return the names of the exports."""
+        out = self.place.out
+        worth = choose_suggestions(
+            decision.features, decision.probabilities, decision.z_sup, _SUGGESTED
+        )
+        write_atomically(out / "report.html", label_report(decision, warnings, worth))
+        labeller = f"infoshot-{__version__}-{self.request.method}"
+        # Exports of an earlier run are renewed too; they would show the old labels.
+        exports = [name for name in EXPORTS if name in self.place.exports or (out / name).exists()]
+        for name in exports:
+            EXPORTS[name](decision.labels, decision.classes, out / name, labeller)
+        write_run(out, decision, warnings, self.place.cache)
+        return exports
 
 
-def _corrections_of_same_run(out: Path, request: Request, *, force: bool) -> dict[str, str]:
-    """Labels given to this run earlier; refuse a folder that holds something else.
-
-    Who asks for the same images in another way keeps what was given.
-    """
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return {}
-    if not out.is_dir():
-        raise DataError(f"{out}: is a file, not a folder for results.")
-    before = read_request(out)
-    if force:
-        same = before is not None and before.same_images(request)
-        return read_corrections(out) if same else {}
-    if before is None:
-        strange = [path.name for path in out.iterdir() if not path.name.startswith(".")]
-        known = {"labels.csv", "labels.parquet", "classifier.safetensors", "report.html", *EXPORTS}
-        if set(strange) - known:
-            raise DataError(f"{out}: holds other files; --force writes there all the same.")
-        return {}
-    corrections = read_corrections(out)
-    if before != request:
-        n = len(corrections)
-        fate = "stay" if before.same_images(request) else "are lost"
-        given = f", and its {n} corrections {fate}" if n else ""
-        raise DataError(f"{out}: holds another run; --force replaces it{given}.")
-    return corrections
+def _check_exports(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in EXPORTS:
+            raise InvalidArgumentError(checks.unknown_name("export", name, EXPORTS))
 
 
-def _checked_examples(labelled: Sequence[tuple[str, Found]]) -> list[Example]:
-    """Examples with their digests; every class has one that can be read, and none is in two."""
-    looked = digest_files([image for _, image in labelled], decode_workers())
-    examples, label_of = [], dict[str, tuple[str, Found]]()
-    for (label, image), (digest, reason) in zip(labelled, looked, strict=True):
+def _cache_folder(given: AnyPath | None) -> Path:
+    return Path(given) if given else default_cache_folder()
+
+
+def _absolute(backbone: str) -> str:
+    """Make the path of an encoder absolute, so that the run works from another folder too."""
+    kind, colon, name = backbone.partition(":")
+    if colon and kind in ("hf", "onnx"):
+        return f"{kind}:{Path(name).absolute()}" if Path(name).exists() else backbone
+    return str(Path(backbone).absolute()) if Path(backbone).exists() else backbone
+
+
+def _check_examples(labelled: Sequence[tuple[str, ImageFile]], n_workers: int) -> list[Example]:
+    """Compute digests; refuse unreadable examples and images that are in two classes."""
+    digests = digest_images([image.location for _, image in labelled], n_workers)
+    examples, label_of = [], dict[str, tuple[str, ImageFile]]()
+    for (label, image), (digest, reason) in zip(labelled, digests, strict=True):
         if reason:
-            raise DataError(f"{image.path}: this example {_as_clause(reason)}.")
+            raise _unusable_example(image, reason)
         if digest not in label_of:
             label_of[digest] = (label, image)
             examples.append(Example(label, image, digest))
             continue
         other = label_of[digest]
-        if other[0] != label:  # twice in one class it counts once
+        if other[0] != label:  # twice in one class counts once
             raise DataError(
                 f"the same image is an example of '{other[0]}' and of '{label}': {other[1].path} "
                 f"and {image.path}."
@@ -225,104 +406,46 @@ def _checked_examples(labelled: Sequence[tuple[str, Found]]) -> list[Example]:
     return examples
 
 
-def _as_clause(reason: str) -> str:
-    return reason if reason.startswith("cannot") else f"cannot be used ({reason})"
+def _unusable_example(image: ImageFile, reason: str) -> DataError:
+    clause = reason if reason.startswith("cannot") else f"cannot be used ({reason})"
+    return DataError(f"{image.path}: this example {clause}.")
 
 
-def _with_corrections(
+def _read_corrections(given: AnyPath | Mapping[str, str]) -> list[tuple[ImageFile, str]]:
+    if isinstance(given, Mapping):
+        return [(ImageFile(path, Path(path)), label) for path, label in given.items()]
+    return read_labels(Path(given))
+
+
+def _apply_corrections(
     examples: Sequence[Example],
-    photos: Sequence[Found],
-    looked: Looked,
+    images: Sequence[ImageFile],
+    digests: Digests,
     corrections: Mapping[str, str],
 ) -> list[Example]:
-    """Examples and what was given afterwards; a corrected example changes its label."""
-    place = {photo.path: number for number, photo in enumerate(photos)}
+    """Add corrected images to the examples; a corrected example changes its label."""
+    place = {image.path: number for number, image in enumerate(images)}
     of_example = {example.image.path: number for number, example in enumerate(examples)}
     found = list(examples)
     for path, label in corrections.items():
         number = place.get(path)
         if number is not None:
-            digest, reason = looked[number]
+            digest, reason = digests[number]
             if reason:
                 raise DataError(f"{path}: {reason}, so it cannot be an example.")
-            found.append(Example(label, photos[number], digest, given=True))
+            found.append(Example(label, images[number], digest, given=True))
         elif path in of_example:
             found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
         else:
-            ((digest, reason),) = digest_files([Found(path, Path(path))], 1)
+            image = ImageFile(path, Path(path))
+            ((digest, reason),) = digest_images([image.location], 1)
             if reason:
-                raise DataError(f"{path}: no photo of this run, and no file that can be read.")
-            found.append(Example(label, Found(path, Path(path)), digest, given=True))
+                raise DataError(f"{path}: not an image of this run, and not a readable file.")
+            found.append(Example(label, image, digest, given=True))
     return found
 
 
-def _same_encoder(backbone: str, facts: Mapping[str, str]) -> Checkpoint:
-    checkpoint = open_encoder(backbone)
-    if checkpoint.digest != facts["weights_sha256"]:
-        raise DataError(f"the encoder '{backbone}' has other weights than the run was made with.")
-    return checkpoint
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """What is the same for a first run and for one with corrections."""
-
-    request: Request
-    place: Workplace
-    facts: Mapping[str, str]
-    encoder: Callable[[], Checkpoint]
-    watcher: Watcher
-
-    def finish(
-        self, examples: Sequence[Example], photos: Sequence[Found], looked: Looked
-    ) -> Finished:
-        """Encode what is new, solve, and write."""
-        files = [*(example.image for example in examples), *photos]
-        known = [*((example.digest, "") for example in examples), *looked]
-        encoded, speed = self._encoded(files, known)
-        n_examples = len(examples)
-        for example, reason in zip(examples, encoded.reasons[:n_examples], strict=True):
-            if reason:
-                raise DataError(f"{example.image.path}: this example {_as_clause(reason)}.")
-        self.watcher.phase("solving", 0)
-        pile = Encoded(
-            encoded.features[n_examples:],
-            encoded.digests[n_examples:],
-            encoded.reasons[n_examples:],
-        )
-        outcome = label_photos(
-            self.request, examples, encoded.features[:n_examples], photos, pile, self.facts
-        )
-        self.watcher.phase("writing", 0)
-        warnings = warnings_of(outcome)
-        return Finished(outcome, warnings, speed, self._write(outcome, warnings))
-
-    def _encoded(self, files: Sequence[Found], known: Looked) -> tuple[Encoded, float | None]:
-        """Features, and how many images a second the encoder saw."""
-        store = FeatureStore(self.place.cache, self.facts)
-        how = Extraction(device=self.place.device)
-        start, n_new = time.perf_counter(), 0
-
-        def begin(n: int) -> None:
-            nonlocal n_new, start
-            n_new, start = n, time.perf_counter()
-            self.watcher.phase("encoding", n)
-
-        advance = self.watcher.advance
-        encoded = encode_files(
-            files, known, self.encoder, how, store, on_start=begin, on_progress=advance
-        )
-        return encoded, n_new / (time.perf_counter() - start) if n_new else None
-
-    def _write(self, outcome: Outcome, warnings: Sequence[str]) -> list[str]:
-        """Write all results; return the names of the exports."""
-        out = self.place.out
-        worth = worth_labelling(outcome.features, outcome.probabilities, outcome.z_sup, _WORTH)
-        write_atomically(out / "report.html", label_report(outcome, warnings, worth))
-        labeller = f"infoshot-{__version__}-{self.request.method}"
-        # Also those of an earlier run there, which would go on telling the old labels.
-        exports = [name for name in EXPORTS if name in self.place.exports or (out / name).exists()]
-        for name in exports:
-            EXPORTS[name](outcome.photos, outcome.classes, out / name, labeller)
-        write_run(out, outcome, warnings, {"cache": str(self.place.cache.absolute())})
-        return exports
+def _reopen_encoder(backbone: str, provenance: Mapping[str, str]) -> Encoder:
+    encoder = open_encoder(backbone)
+    check_same_encoder(encoder, provenance)
+    return encoder

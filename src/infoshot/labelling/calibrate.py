@@ -1,15 +1,16 @@
-"""How far a labelling may be trusted, told from the examples alone.
+"""Estimate the accuracy of a run and calibrate its confidences on held-out examples.
 
-Every example is once held out (but for labels that were given later, to photos chosen because they
-are hard): solved among the photos by a solve that does not know its label.
-Examples take turns, one or more of every class at a time (never the only one of its class), and
-five hundred photos stand for all of them, so this costs a few small solves. What comes out
+Every example is held out once, except corrections: a person chose those images because they are
+hard. A held-out example is solved among the images by a solve that does not know its label.
+Examples are held out in turns, one or more of every class at a time and never the only one of its
+class, and 500 images stand for all of them, so this costs a few small solves. The results
 
-- estimates the accuracy, with Wilson's interval; a little low, since each solve has fewer examples;
-- calibrates the confidences: one exponent on the probabilities, chosen by their likelihood, with
-  targets a little below 1 as in Platt's scaling, so that a few dozen examples that all come out
-  right do not make every photo certain;
-- finds examples that look mislabelled.
+- estimate the accuracy, with Wilson's interval. The estimate is slightly low, since each solve has
+  fewer examples than the run itself;
+- calibrate the confidences: one exponent on the probabilities, chosen by likelihood, with targets
+  slightly below 1 as in Platt's scaling, so that a few dozen correct examples do not make every
+  image certain;
+- show which examples look mislabelled.
 """
 
 import math
@@ -23,24 +24,34 @@ from infoshot.metrics import wilson_interval
 from infoshot.solvers import Method, solve
 
 _TURNS = 5
-_PHOTOS = 500
+_IMAGES = 500
 _ENOUGH = 20
 _EXPONENTS = torch.logspace(-0.7, 0.7, 141)
 _TINY = 1e-30
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated accuracy between 0 and 1, its 95 % interval, and the number of examples."""
+
+    accuracy: float
+    low: float
+    high: float
+    n_examples: int
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """What became of the examples that were held out.
+    """Predictions for the held-out examples.
 
     Parameters
     ----------
     rows
-        Which examples they are, shape ``(held_out,)``.
+        Numbers of the examples, shape ``(held_out,)``.
     truth
         Their classes.
     probabilities
-        Of the classes, shape ``(held_out, class)``.
+        Predicted probabilities, shape ``(held_out, class)``.
     """
 
     rows: Tensor
@@ -52,17 +63,19 @@ class HeldOut:
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough of them to calibrate by."""
+        """Whether there are enough examples to calibrate confidences."""
         return len(self) >= _ENOUGH
 
-    def accuracy(self) -> tuple[float, float, float]:
-        """Share that came out right, with the ends of its interval."""
-        right = int((self.probabilities.argmax(-1) == self.truth).sum())
-        low, high = wilson_interval(right, len(self))
-        return right / max(1, len(self)), low, high
+    def estimate(self) -> Estimate | None:
+        """Estimate the accuracy; ``None`` without held-out examples."""
+        if not len(self):
+            return None
+        n_correct = int((self.probabilities.argmax(-1) == self.truth).sum())
+        low, high = wilson_interval(n_correct, len(self))
+        return Estimate(n_correct / len(self), low, high, len(self))
 
     def exponent(self) -> float:
-        """Power of the probabilities that makes these examples most likely; 1 if too few."""
+        """Return the power of the probabilities that maximises the likelihood; 1 if too few."""
         if not self.enough:
             return 1.0
         log_p = self.probabilities.double().clamp_min(_TINY).log()
@@ -75,11 +88,11 @@ class HeldOut:
 
 
 def hold_out(
-    method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int, may_be: Tensor
+    method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int, usable: Tensor
 ) -> HeldOut:
-    """Hold out once every example that may be, except the only one of a class."""
-    turn = _turns(y_sup, n_way).masked_fill_(~may_be, -1)
-    some = torch.randperm(len(z_qry), generator=torch.Generator().manual_seed(0))[:_PHOTOS]
+    """Hold out once every usable example, except the only one of a class."""
+    turn = _assign_turns(y_sup, n_way).masked_fill_(~usable, -1)
+    some = torch.randperm(len(z_qry), generator=torch.Generator().manual_seed(0))[:_IMAGES]
     rows, probabilities = [], []
     for number in turn[turn >= 0].unique().tolist():
         out = turn == number
@@ -97,15 +110,15 @@ def hold_out(
     return HeldOut(which, y_sup[which], torch.cat(probabilities))
 
 
-def calibrated(probabilities: Tensor, exponent: float) -> Tensor:
-    """Probabilities to a power, summing to 1 again."""
+def calibrate(probabilities: Tensor, exponent: float) -> Tensor:
+    """Raise probabilities to a power and normalise them."""
     if math.isclose(exponent, 1.0):
         return probabilities
     return torch.softmax(exponent * probabilities.clamp_min(_TINY).log(), dim=-1)
 
 
-def _turns(y_sup: Tensor, n_way: int) -> Tensor:
-    """When each example is held out; -1 for the only one of its class."""
+def _assign_turns(y_sup: Tensor, n_way: int) -> Tensor:
+    """Assign each example the turn in which it is held out; -1 for the only one of its class."""
     turn = torch.full_like(y_sup, -1)
     for label in range(n_way):
         own = (y_sup == label).nonzero().flatten()

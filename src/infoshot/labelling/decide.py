@@ -1,31 +1,70 @@
-"""One labelling: examples and photos as features in, a label for every photo out."""
+"""Decide the label of every image from features: one solve, calibration, outliers, suggestions."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from infoshot.core.checks import in_class_order
+from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.types import Solution, Status, TaskBatch
-from infoshot.features.encode import Encoded
-from infoshot.images.folders import Found
-from infoshot.labelling.calibrate import HeldOut, calibrated, hold_out
-from infoshot.labelling.classifier import Classifier, prepared
-from infoshot.labelling.outliers import class_centres, cut_off, strangeness
-from infoshot.labelling.photo import PhotoLabel
-from infoshot.solvers import METHODS, Method, solve
+from infoshot.features.extract import Encoded
+from infoshot.images.folders import ImageFile
+from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out
+from infoshot.labelling.classifier import (
+    Classifier,
+    class_centres,
+    outlier_cutoff,
+    outlier_scores,
+    prepare_features,
+)
+from infoshot.solvers import METHODS, Method, resolve_method, solve
 
-DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
-_ENOUGH_TO_JUDGE = 3  # examples of a class, to say that one of them is unlike the others
+CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
+_ENOUGH_TO_JUDGE = 3  # examples of a class, to report one of them as mislabelled
+_CANDIDATES = 2000  # most doubtful images that suggestions are chosen from
+
+
+@dataclass(frozen=True)
+class ImageLabel:
+    """The label of one image: one line of labels.csv.
+
+    Parameters
+    ----------
+    path
+        As in labels.csv: printable, valid UTF-8.
+    file
+        Where to open it; the name may not be valid UTF-8.
+    label
+        Empty if the image cannot be read or its label is withheld.
+    confidence
+        Calibrated probability of the label; NaN if the image cannot be read.
+    runner_up, margin
+        The second best class, and how far its probability is behind.
+    status
+        ``labelled``, ``unsure``, ``outlier`` or ``unreadable``.
+    reason
+        Why it has that status; ``given`` if a person gave the label.
+    """
+
+    path: str
+    file: Path
+    label: str
+    confidence: float
+    runner_up: str
+    margin: float
+    status: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was asked for; two runs with the same are the same run."""
+    """The arguments of a run. Two runs with equal requests are the same run."""
 
     examples: str
     photos: str
@@ -37,54 +76,54 @@ class Request:
     prior: Mapping[str, float] | None
 
     def same_images(self, other: "Request") -> bool:
-        """Whether another request is about the same examples and photos."""
+        """Whether another request is about the same examples and images."""
         return (self.examples, self.photos) == (other.examples, other.photos)
 
-    def chosen(self, classes: Sequence[str]) -> Method:
-        """The method with its settings, for these classes.
+    def choose_method(self, classes: Sequence[str]) -> Method:
+        """Return the method with its settings for these classes.
 
         Raises
         ------
         InvalidArgumentError
-            If the method leaves no classifier, or the prior does not fit.
+            If the method cannot classify new images, or the prior does not fit.
         """
-        method = METHODS[self.method].with_settings(self.settings)
+        method = resolve_method(self.method).with_settings(self.settings)
         if not method.inductive:
             able = [name for name, other in METHODS.items() if other.inductive]
             raise InvalidArgumentError(
-                f"--method '{self.method}' leaves no classifier behind; use one of: "
-                f"{', '.join(able)}."
+                f"method must be able to classify new images, which '{self.method}' is not; use "
+                f"one of: {', '.join(able)}."
             )
         if self.prior is None:
             return method
         if "class_prior" not in method.solver.settings():
-            raise InvalidArgumentError(f"--method '{self.method}' cannot use a --prior.")
-        shares = in_class_order(self.prior, classes)
+            raise InvalidArgumentError(f"prior must be None for the method '{self.method}'.")
+        shares = order_shares(self.prior, classes)
         return method.with_settings({"class_prior": [share / sum(shares) for share in shares]})
 
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled image; ``given`` marks a photo of the pile that was corrected."""
+    """A labelled image; ``given`` marks an unlabelled image that a person labelled later."""
 
     label: str
-    image: Found
+    image: ImageFile
     digest: str
     given: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """A finished labelling.
+class Decision:
+    """The labels of all images, and what they are based on.
 
-    ``probabilities`` (calibrated), ``outlier_scores`` and ``features`` have a row per photo, NaN
-    where it could not be read; ``z_sup`` and ``y_sup`` are the examples as the method saw them.
+    ``probabilities`` (calibrated), ``outlier_scores`` and ``features`` have a row per image, NaN
+    where it cannot be read. ``z_sup`` and ``y_sup`` are the examples as the method got them.
     """
 
     request: Request
     classes: tuple[str, ...]
     examples: Sequence[Example]
-    photos: list[PhotoLabel]
+    labels: list[ImageLabel]
     digests: Sequence[str]
     probabilities: Tensor
     outlier_scores: Tensor
@@ -95,8 +134,8 @@ class Outcome:
     classifier: Classifier
     note: str
 
-    def odd_examples(self) -> list[tuple[Example, str]]:
-        """Examples that came out as another class when they were held out, and as which."""
+    def find_odd_examples(self) -> list[tuple[Example, str]]:
+        """List examples that were classified as another class when held out, with that class."""
         held = self.held_out
         guesses = held.probabilities.argmax(-1)
         several = self.y_sup.bincount()[held.truth] >= _ENOUGH_TO_JUDGE
@@ -107,50 +146,54 @@ class Outcome:
         ]
 
 
-def label_photos(
+def decide_labels(
     request: Request,
     examples: Sequence[Example],
     example_features: Tensor,
-    photos: Sequence[Found],
+    images: Sequence[ImageFile],
     encoded: Encoded,
-    encoder: Mapping[str, str],
-) -> Outcome:
-    """Label every photo that could be read; a corrected one gets the label it was given."""
+    provenance: Mapping[str, str],
+) -> Decision:
+    """Label every image that can be read; a corrected image keeps the label it was given."""
     classes = tuple(sorted({example.label for example in examples}))
-    method = request.chosen(classes)
+    method = request.choose_method(classes)
     given = {example.digest: example.label for example in examples if example.given}
     asked = encoded.readable & torch.tensor([digest not in given for digest in encoded.digests])
     if not asked.any():
-        raise DataError("there is nothing to label: no photo can be read, or all were given.")
+        raise DataError("there is nothing to label: no image can be read, or all are corrected.")
     y_sup = torch.tensor([classes.index(example.label) for example in examples])
-    z_sup, z_qry = (prepared(z, method) for z in (example_features, encoded.features[asked]))
+    z_sup, z_qry = (
+        prepare_features(z, method) for z in (example_features, encoded.features[asked])
+    )
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
     solution = solve(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
-        raise DataError(f"{method.name} went non-finite; are the settings extreme?")
-    # What was given later was chosen because it is hard: it tells nothing of the other photos.
-    may_be = torch.tensor([not example.given for example in examples])
-    held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), may_be)
-    strange = strangeness(z_qry, class_centres(z_sup, y_sup, len(classes)))
-    limit = cut_off(z_sup, y_sup, len(classes), may_be, strange)
-    classifier = _classifier(request, tasks, solution, held_out.exponent(), limit, classes, encoder)
-    probabilities = _rows(asked, calibrated(solution.probabilities[0], classifier.exponent))
+        raise DataError(f"{method.name} did not stay finite; check its settings.")
+    # Corrections were chosen because they are hard: they say nothing about the other images.
+    usable = torch.tensor([not example.given for example in examples])
+    held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), usable)
+    scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
+    cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
+    classifier = _make_classifier(
+        request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
+    )
+    probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
     for number in (encoded.readable & ~asked).nonzero().flatten().tolist():
         own = classes.index(given[encoded.digests[number]])
         probabilities[number] = torch.eye(len(classes))[own]
-    scores = _rows(asked, strange.unsqueeze(-1)).squeeze(-1)
-    told = ["given" if digest in given else "" for digest in encoded.digests]
-    reasons = [reason or why for reason, why in zip(encoded.reasons, told, strict=True)]
-    return Outcome(
+    all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
+    reasons = [
+        reason or (CORRECTED if digest in given else "")
+        for reason, digest in zip(encoded.reasons, encoded.digests, strict=True)
+    ]
+    return Decision(
         request=request,
         classes=classes,
         examples=examples,
-        photos=label_lines(
-            request, photos, classes, probabilities, scores > classifier.farthest, reasons
-        ),
+        labels=make_labels(classifier, images, probabilities, all_scores > cutoff, reasons),
         digests=encoded.digests,
         probabilities=probabilities,
-        outlier_scores=scores,
+        outlier_scores=all_scores,
         features=encoded.features,
         z_sup=z_sup,
         y_sup=y_sup,
@@ -160,66 +203,103 @@ def label_photos(
     )
 
 
-def _classifier(
+def _make_classifier(
     request: Request,
+    method: Method,
     tasks: TaskBatch,
     solution: Solution,
     exponent: float,
-    limit: float,
+    cutoff: float,
     classes: tuple[str, ...],
-    encoder: Mapping[str, str],
+    provenance: Mapping[str, str],
 ) -> Classifier:
-    """What labels newcomers as this solve labels its photos."""
-    solver = request.chosen(classes).solver
+    """Make the classifier that labels new images as this solve labels its own."""
     return Classifier(
         weights=solution.prototypes[0],
         centres=class_centres(tasks.z_sup[0], tasks.y_sup[0], len(classes)),
         classes=classes,
         backbone=request.backbone,
-        encoder=dict(encoder),
+        encoder=dict(provenance),
         method=request.method,
-        settings=dict(solver.settings()),
-        temperature=float(solver.reporting_temperature(tasks)),
+        settings=dict(method.solver.settings()),
+        temperature=float(method.solver.reporting_temperature(tasks)),
         exponent=exponent,
         threshold=request.threshold,
         reject_outliers=request.reject_outliers,
-        farthest=limit,
+        outlier_cutoff=cutoff,
     )
 
 
-def label_lines(
-    how: Request | Classifier,
-    photos: Sequence[Found],
-    classes: Sequence[str],
+def make_labels(
+    classifier: Classifier,
+    images: Sequence[ImageFile],
     probabilities: Tensor,
-    strange: Tensor,
+    outliers: Tensor,
     reasons: Sequence[str],
-) -> list[PhotoLabel]:
-    """What labels.csv says of every photo; probabilities of unreadable ones are NaN."""
+) -> list[ImageLabel]:
+    """Turn probabilities into labels; those of unreadable images are NaN."""
+    classes, threshold = classifier.classes, classifier.threshold
     best, place = probabilities.nan_to_num(0).topk(2, dim=-1)
     unreadable = probabilities.isnan().any(-1).tolist()
-    lines = []
-    for photo, (first, second), (p, p_next), odd, reason, lost in zip(
-        photos, place.tolist(), best.tolist(), strange.tolist(), reasons, unreadable, strict=True
+    labels = []
+    for image, (first, second), (p, p_next), is_outlier, reason, is_unreadable in zip(
+        images, place.tolist(), best.tolist(), outliers.tolist(), reasons, unreadable, strict=True
     ):
-        if lost:
+        if is_unreadable:
             unknown = (math.nan, "", math.nan)
-            lines.append(PhotoLabel(photo.path, photo.file, "", *unknown, "unreadable", reason))
+            labels.append(ImageLabel(image.path, image.file, "", *unknown, "unreadable", reason))
             continue
         status, why, label = "labelled", reason, classes[first]
-        if odd:
+        if is_outlier:
             status, why = "outlier", "unlike the examples of every class"
-            label = "" if how.reject_outliers else label
-        elif p < how.threshold:
-            status, why = "unsure", f"confidence below {how.threshold:g}"
-        lines.append(
-            PhotoLabel(photo.path, photo.file, label, p, classes[second], p - p_next, status, why)
+            label = "" if classifier.reject_outliers else label
+        elif p < threshold:
+            status, why = "unsure", f"confidence below {threshold:g}"
+        labels.append(
+            ImageLabel(image.path, image.file, label, p, classes[second], p - p_next, status, why)
         )
-    return lines
+    return labels
 
 
-def _rows(mask: Tensor, values: Tensor) -> Tensor:
+def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n: int) -> list[int]:
+    """Choose the images whose label would help most: doubtful, and unlike each other.
+
+    Images are chosen greedily by the product of doubt (one minus the margin between the two best
+    classes) and distance from everything that is labelled or chosen already.
+
+    Parameters
+    ----------
+    features
+        Features of the images, shape ``(image, dim)``.
+    probabilities
+        Probabilities of their classes, shape ``(image, class)``; rows of NaN are skipped.
+    known
+        Features of the labelled images, shape ``(example, dim)``.
+    n
+        How many to choose.
+
+    Returns
+    -------
+    Numbers of the images, the most useful first.
+    """
+    best = probabilities.nan_to_num(0).topk(2, dim=-1).values
+    doubt = 1 - (best[:, 0] - best[:, 1])
+    doubt[probabilities.isnan().any(-1) | (best[:, 0] == 1)] = -1
+    candidates = doubt.topk(min(_CANDIDATES, len(doubt))).indices
+    candidates = candidates[doubt[candidates] > 0]
+    z = normalize(features[candidates], dim=-1)
+    distance = torch.cdist(z, normalize(known, dim=-1)).amin(-1)
+    chosen: list[int] = []
+    for _ in range(min(n, len(candidates))):
+        pick = int((doubt[candidates] * distance).argmax())
+        chosen.append(int(candidates[pick]))
+        distance = torch.minimum(distance, torch.linalg.vector_norm(z - z[pick], dim=-1))
+        distance[pick] = -1
+    return chosen
+
+
+def _fill_rows(mask: Tensor, values: Tensor) -> Tensor:
     """Put values into the rows of a mask, NaN into the others."""
-    whole = torch.full((len(mask), values.shape[1]), torch.nan)
-    whole[mask] = values.float()
-    return whole
+    rows = torch.full((len(mask), values.shape[1]), torch.nan)
+    rows[mask] = values.float()
+    return rows

@@ -1,4 +1,4 @@
-"""The page a user looks at first: what was labelled, what to doubt, what to do next."""
+"""What a run tells its user: warnings, and a page with results, doubtful images and advice."""
 
 import io
 from collections import Counter
@@ -6,80 +6,88 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
+from torch.nn.functional import normalize
 
+from infoshot.core.checks import few_queries
 from infoshot.core.errors import DataError
 from infoshot.images.decoding import FileLocation, decode
-from infoshot.labelling.decide import Outcome
-from infoshot.labelling.photo import PhotoLabel
+from infoshot.labelling.classifier import SHARE_INSIDE
+from infoshot.labelling.decide import CORRECTED, Decision, ImageLabel
 from infoshot.report.page import Bars, Gallery, Part, Section, Strong, Table, Text, Thumbnail, page
+from infoshot.solvers import resolve_method
 
 _SIDE = 112
 _PER_CLASS, _DOUBTFUL, _OUTLIERS, _NEXT = 8, 24, 24, 12
 _MOST_THUMBNAILS = 400
 _LINES = 50
 _BINS = 10
+_ALIKE = 0.99  # cosine
+_IMBALANCED = 3.0
+_MANY_OUTLIERS = 2.0  # times the expected share
+_LISTED = 5
 
 
-def label_report(outcome: Outcome, warnings: Sequence[str], worth: Sequence[int]) -> str:
-    """The whole page; ``worth`` are the numbers of the photos worth labelling next."""
-    photos = outcome.photos
+def label_report(decision: Decision, warnings: Sequence[str], worth: Sequence[int]) -> str:
+    """Render the page; ``worth`` are the numbers of the images to label next."""
+    photos = decision.labels
     sections = [
-        Section("Result", _result(outcome, warnings)),
-        Section("How far to trust it", _trust(outcome)),
-        *_examples_to_check(outcome),
+        Section("Result", _result(decision, warnings)),
+        Section("Accuracy", _trust(decision)),
+        *_examples_to_check(decision),
         Section("What to label next", _next([photos[number] for number in worth])),
-        Section("In doubt", _doubt(photos)),
-        Section("Classes", _classes(outcome)),
+        Section("Doubtful photos", _doubt(photos)),
+        Section("Classes", _classes(decision)),
     ]
     if any(photo.status == "unreadable" for photo in photos):
-        sections.append(Section("Not readable", [_unreadable(photos)]))
-    sections.append(Section("How it was made", [_made(outcome)]))
-    subtitle = f"{outcome.request.photos}, labelled from {outcome.request.examples}"
+        sections.append(Section("Unreadable files", [_unreadable(photos)]))
+    sections.append(Section("Provenance", [_made(decision)]))
+    subtitle = f"{decision.request.photos}, labelled from {decision.request.examples}"
     return page("Labels", sections, subtitle=subtitle)
 
 
-def _result(outcome: Outcome, warnings: Sequence[str]) -> list[Part]:
-    statuses = Counter(photo.status for photo in outcome.photos)
-    counts = Counter(photo.label for photo in outcome.photos if photo.label)
+def _result(decision: Decision, warnings: Sequence[str]) -> list[Part]:
+    statuses = Counter(photo.status for photo in decision.labels)
+    counts = Counter(photo.label for photo in decision.labels if photo.label)
     words = ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
     parts: list[Part] = [
         Text(
             [
-                f"{len(outcome.photos):,} photos, {len(outcome.classes)} classes, "
-                f"{len(outcome.examples)} examples: {words}."
+                f"{len(decision.labels):,} photos, {len(decision.classes)} classes, "
+                f"{len(decision.examples)} examples: {words}."
             ]
         )
     ]
     if warnings:
         parts.append(Text([Strong(sentence) for sentence in warnings]))
-    most = [(name, counts[name], f"{counts[name]:,}") for name in outcome.classes]
+    most = [(name, counts[name], f"{counts[name]:,}") for name in decision.classes]
     parts.append(Bars(most, "Photos per class"))
     return parts
 
 
-def _trust(outcome: Outcome) -> list[Part]:
-    held = outcome.held_out
+def _trust(decision: Decision) -> list[Part]:
+    held = decision.held_out
     sentences = []
-    if len(held):
-        share, low, high = held.accuracy()
+    estimate = held.estimate()
+    if estimate is not None:
         sentences.append(
-            f"Each of {len(held)} examples was labelled once as if it were a photo: {share:.0%} "
-            f"came out right (95% interval {low:.0%} to {high:.0%}). Each was labelled with fewer "
-            "examples than the photos were, so this is cautious, the more so the fewer examples "
-            "there are; and it holds for photos that belong to one of the classes. infoshot audit "
-            "draws photos to check by hand."
+            f"Each of {len(held)} examples was held out once and labelled like a photo: "
+            f"{estimate.accuracy:.0%} were correct (95% interval {estimate.low:.0%} to "
+            f"{estimate.high:.0%}). Each was labelled with fewer examples than the photos, so the "
+            "estimate is cautious, more so with few examples. It applies to photos that belong to "
+            "one of the classes. The command infoshot audit draws photos to check by hand."
         )
     else:
-        sentences.append("One example per class: none could be held out to estimate the accuracy.")
+        sentences.append("With one example per class, none can be held out to estimate accuracy.")
     sentences.append(
-        "Confidences are calibrated on those examples: of photos with 80%, about 80% are right."
+        "Confidences are calibrated on the held-out examples: of photos with a confidence of 80%, "
+        "about 80% are correct."
         if held.enough
-        else "Confidences are the method's own, not calibrated on your examples."
+        else "Confidences come from the method and are not calibrated on your examples."
     )
     known = [
         photo.confidence
-        for photo in outcome.photos
-        if photo.status != "unreadable" and photo.reason != "given"
+        for photo in decision.labels
+        if photo.status != "unreadable" and photo.reason != CORRECTED
     ]
     bins = Counter(min(_BINS - 1, int(_BINS * value)) for value in known)
     bars = [
@@ -89,38 +97,37 @@ def _trust(outcome: Outcome) -> list[Part]:
     return [Text(sentences), Bars(bars, "Confidence of the photos")]
 
 
-def _examples_to_check(outcome: Outcome) -> list[Section]:
+def _examples_to_check(decision: Decision) -> list[Section]:
     pictures = [
         Thumbnail(
             jpeg,
             f"{example.image.path}, an example of {example.label}",
             f"given as {example.label}, looks like {guess}: {_name(example.image.path)}",
         )
-        for example, guess in outcome.odd_examples()[:_DOUBTFUL]
-        if (jpeg := _small(example.image.file)) is not None
+        for example, guess in decision.find_odd_examples()[:_DOUBTFUL]
+        if (jpeg := _thumbnail(example.image.file)) is not None
     ]
     if not pictures:
         return []
-    words = "Held out and labelled like a photo, these came out as another class than theirs."
+    words = "When held out, these examples were classified as another class than their own."
     return [Section("Examples to check", [Text([words]), Gallery(pictures)])]
 
 
-def _next(photos: Sequence[PhotoLabel]) -> list[Part]:
+def _next(photos: Sequence[ImageLabel]) -> list[Part]:
     advice = (
-        "A label for these helps most: they are in doubt, and unlike each other. Write path and "
-        "label into a CSV file; infoshot label --add FILE RUN takes it in. infoshot suggest lists "
-        "more."
+        "Labels for these photos help most: they are doubtful and unlike each other. The command "
+        "infoshot suggest writes a CSV file to fill in, and infoshot label adds it to the run."
     )
     return [Text([advice]), Gallery(_thumbnails(photos[:_NEXT]))]
 
 
-def _doubt(photos: Sequence[PhotoLabel]) -> list[Part]:
+def _doubt(photos: Sequence[ImageLabel]) -> list[Part]:
     unsure = sorted(
         (photo for photo in photos if photo.status in ("labelled", "unsure")),
         key=lambda photo: photo.margin,
     )
     outliers = [photo for photo in photos if photo.status == "outlier"]
-    parts: list[Part] = [Gallery(_thumbnails(unsure[:_DOUBTFUL]), "Closest calls")]
+    parts: list[Part] = [Gallery(_thumbnails(unsure[:_DOUBTFUL]), "Smallest margins")]
     if outliers:
         parts.append(
             Gallery(
@@ -131,50 +138,50 @@ def _doubt(photos: Sequence[PhotoLabel]) -> list[Part]:
     return parts
 
 
-def _classes(outcome: Outcome) -> list[Part]:
-    n_each = max(1, min(_PER_CLASS, _MOST_THUMBNAILS // len(outcome.classes)))
+def _classes(decision: Decision) -> list[Part]:
+    n_each = max(1, min(_PER_CLASS, _MOST_THUMBNAILS // len(decision.classes)))
     parts: list[Part] = []
-    for name in outcome.classes:
+    for name in decision.classes:
         own = sorted(
-            (photo for photo in outcome.photos if photo.label == name),
-            key=lambda photo: (photo.reason == "given", -photo.confidence),
+            (photo for photo in decision.labels if photo.label == name),
+            key=lambda photo: (photo.reason == CORRECTED, -photo.confidence),
         )
         if own:
-            caption = f"{name}: {len(own):,} photos, the surest"
+            caption = f"{name}: {len(own):,} photos, the most confident"
             parts.append(Gallery(_thumbnails(own[:n_each]), caption))
         else:
-            parts.append(Text([f"{name}: no photo."]))
+            parts.append(Text([f"{name}: no photos."]))
         if len(parts) * n_each > _MOST_THUMBNAILS:
             break
     return parts
 
 
-def _unreadable(photos: Sequence[PhotoLabel]) -> Table:
+def _unreadable(photos: Sequence[ImageLabel]) -> Table:
     odd = [photo for photo in photos if photo.status == "unreadable"]
     more = f"{len(odd) - _LINES:,} more are in labels.csv." if len(odd) > _LINES else ""
-    return Table(["file", "why"], [[p.path, p.reason] for p in odd[:_LINES]], "", more)
+    return Table(["file", "reason"], [[p.path, p.reason] for p in odd[:_LINES]], "", more)
 
 
-def _made(outcome: Outcome) -> Table:
-    classifier, request = outcome.classifier, outcome.request
+def _made(decision: Decision) -> Table:
+    classifier, request = decision.classifier, decision.request
     rows = [
         ["encoder", f"{request.backbone} ({classifier.encoder['weights_sha256'][:16]}...)"],
-        ["images", classifier.encoder["transform"]],
+        ["transform", classifier.encoder["transform"]],
         ["method", request.method],
         ["settings", ", ".join(f"{name} {value}" for name, value in classifier.settings.items())],
         ["unsure below", f"{request.threshold:g}"],
-        ["outlier above", f"{classifier.farthest:.3f}"],
+        ["outlier above", f"{classifier.outlier_cutoff:.3f}"],
         ["infoshot", classifier.encoder["infoshot"]],
     ]
-    if outcome.note:
-        rows.insert(3, ["what it decided", outcome.note])
+    if decision.note:
+        rows.insert(3, ["decision", decision.note])
     return Table(["", ""], rows)
 
 
-def _thumbnails(photos: Sequence[PhotoLabel]) -> list[Thumbnail]:
+def _thumbnails(photos: Sequence[ImageLabel]) -> list[Thumbnail]:
     found = []
     for photo in photos:
-        jpeg = _small(photo.file)
+        jpeg = _thumbnail(photo.file)
         if jpeg is None:
             continue
         label = photo.label or f"({photo.runner_up}?)"
@@ -189,18 +196,18 @@ def _thumbnails(photos: Sequence[PhotoLabel]) -> list[Thumbnail]:
 
 
 def _name(path: str) -> str:
-    """The last part of a path, or the end of it."""
+    """Return the file name, shortened."""
     return path.rstrip("/").rpartition("/")[2][-40:]
 
 
-def _judgement(photo: PhotoLabel, label: str) -> str:
-    if photo.reason == "given":
-        return f"{label}, as you said"
+def _judgement(photo: ImageLabel, label: str) -> str:
+    if photo.reason == CORRECTED:
+        return f"{label}, corrected"
     return f"{label} {photo.confidence:.0%}, else {photo.runner_up}"
 
 
-def _small(file: Path) -> bytes | None:
-    """A thumbnail, unless the file is gone or changed since."""
+def _thumbnail(file: Path) -> bytes | None:
+    """Make a thumbnail; ``None`` if the file cannot be read any more."""
     try:
         pixels = decode(FileLocation(file).content(), "", at_least=_SIDE)
     except DataError:
@@ -210,3 +217,118 @@ def _small(file: Path) -> bytes | None:
     text = io.BytesIO()
     image.save(text, "JPEG", quality=80)
     return text.getvalue()
+
+
+def collect_warnings(decision: Decision) -> list[str]:
+    """List what a user should know before trusting the labels, the most important first."""
+    return [
+        *_warn_few_images(decision),
+        *_warn_mislabelled(decision),
+        *_warn_unreadable(decision),
+        *_warn_balance(decision),
+        *_warn_outliers(decision),
+        *_warn_identical(decision),
+        *_warn_calibration(decision),
+    ]
+
+
+def _warn_few_images(decision: Decision) -> list[str]:
+    n_images = sum(label.status != "unreadable" for label in decision.labels)
+    method = resolve_method(decision.request.method)
+    few = few_queries(n_images, len(decision.classes)) if method.expects_balance else None
+    if few:
+        return [few]
+    if n_images < 2 * len(decision.classes):
+        return [
+            f"{n_images} photos for {len(decision.classes)} classes are too few to learn from; "
+            "each was labelled independently."
+        ]
+    return []
+
+
+def _warn_mislabelled(decision: Decision) -> list[str]:
+    odd = [
+        f"'{example.image.path}' ('{example.label}') looks like '{guess}'"
+        for example, guess in decision.find_odd_examples()
+    ]
+    if not odd:
+        return []
+    noun = "example was" if len(odd) == 1 else "examples were"
+    return [
+        f"{len(odd):,} {noun} classified as another class when held out, so they are hard or "
+        f"mislabelled: {_list_some(odd)}."
+    ]
+
+
+def _warn_unreadable(decision: Decision) -> list[str]:
+    n = sum(label.status == "unreadable" for label in decision.labels)
+    return [f"{_count(n, 'file')} cannot be read; labels.csv gives the reasons."] if n else []
+
+
+def _warn_balance(decision: Decision) -> list[str]:
+    counts = Counter(label.label for label in decision.labels if label.label)
+    empty = [name for name in decision.classes if not counts[name]]
+    sentences = []
+    if empty:
+        sentences.append(f"No photo was labelled {_list_some([repr(name) for name in empty])}.")
+    total = sum(counts.values())
+    if total and len(decision.classes) > 1:
+        name, most = counts.most_common(1)[0]
+        if most > _IMBALANCED * total / len(decision.classes):
+            sentences.append(
+                f"'{name}' has {most / total:.0%} of the photos, more than {_IMBALANCED:g} times "
+                "an equal share; check some of them."
+            )
+    return sentences
+
+
+def _warn_outliers(decision: Decision) -> list[str]:
+    n = sum(label.status == "outlier" for label in decision.labels)
+    expected = 1 - SHARE_INSIDE
+    if n <= max(3, _MANY_OUTLIERS * expected * len(decision.labels)):
+        return []
+    return [
+        f"{_count(n, 'photo')} ({n / len(decision.labels):.0%}) look unlike the examples of every "
+        f"class, where about {expected:.0%} are expected. Is a class missing? Photos that belong "
+        "to no class are labelled too, and many of them look like one: confidences and the "
+        "estimated accuracy apply to photos that belong to a class."
+    ]
+
+
+def _warn_identical(decision: Decision) -> list[str]:
+    own = [number for number, example in enumerate(decision.examples) if not example.given]
+    digests = {decision.examples[number].digest for number in own}
+    same = sum(digest in digests for digest in decision.digests if digest)
+    readable = ~decision.features.isnan().any(-1)
+    z = normalize(decision.features[readable], dim=-1)
+    z_sup = normalize(decision.z_sup[own], dim=-1)
+    alike = int(((z @ z_sup.mT).amax(-1) > _ALIKE).sum()) if len(own) and len(z) else 0
+    sentences = []
+    if same:
+        sentences.append(f"{_count_are(same)} the same file as an example.")
+    if alike > same:
+        sentences.append(f"{_count_are(alike - same)} nearly identical to an example.")
+    return sentences
+
+
+def _warn_calibration(decision: Decision) -> list[str]:
+    if decision.held_out.enough:
+        return []
+    n = len(decision.held_out)
+    return [
+        f"{_count(n, 'example')} can be held out, which is too few to calibrate confidences; they "
+        "come from the method."
+    ]
+
+
+def _list_some(items: Sequence[str]) -> str:
+    shown = "; ".join(items[:_LISTED])
+    return shown if len(items) <= _LISTED else f"{shown}; and {len(items) - _LISTED} more"
+
+
+def _count_are(n: int) -> str:
+    return f"{_count(n, 'photo')} {'is' if n == 1 else 'are'}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -1,45 +1,75 @@
-"""Label the unlabelled rows of one feature table: the whole table is one task."""
+"""Label the unlabelled rows of a feature table, which is one task."""
 
 import csv
 import io
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from infoshot.core import checks
-from infoshot.core.errors import DataError
+from infoshot.core.checks import few_queries
+from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
-from infoshot.features import prepare
-from infoshot.solvers import Method, solve
+from infoshot.features import prepare, read_features
+from infoshot.solvers import Method, Solver, resolve_method, solve
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 CSV_COLUMNS = ("row", "label", "confidence", "runner_up", "margin", "outlier_score")
 
 
 @dataclass(frozen=True, eq=False)
-class Labelling:
+class TableLabels:
     """Labels for the rows that had none.
 
     Parameters
     ----------
+    table, method
+        The table, and the name of the method.
     rows
-        Positions in the table of the rows that were labelled here, shape ``(query,)``.
+        Numbers of the rows that were labelled, shape ``(query,)``.
     classes
-        The labels that occur in the table, in order, shape ``(class,)``.
+        The labels that occur in the table, sorted, shape ``(class,)``.
     probabilities
-        Of every class for every row, shape ``(query, class)``.
+        Probability of every class for every row, shape ``(query, class)``.
     solution
-        What the solver says of this task.
+        The solution of the task.
     """
 
     table: FeatureTable
+    method: str
     rows: Tensor
     classes: Tensor
     probabilities: Tensor
     solution: Solution
 
+    @property
+    def labels(self) -> Tensor:
+        """The label of every row in ``rows``, shape ``(query,)``."""
+        return self.classes[self.probabilities.argmax(-1)]
+
+    def summary(self) -> dict[str, Any]:
+        """Count rows and labels, for people and machines."""
+        confidence, label = self.probabilities.max(-1)
+        counts = label.bincount(minlength=len(self.classes)).tolist()
+        names = [self.table.class_name(int(number)) for number in self.classes]
+        return {
+            "method": self.method,
+            "labelled_before": int((self.table.labels >= 0).sum()),
+            "labelled_now": len(self.rows),
+            "mean_confidence": float(confidence.mean()),
+            "n_steps": int(self.solution.n_steps[0]),
+            "note": self.solution.notes[0] if self.solution.notes else "",
+            "classes": dict(zip(names, counts, strict=True)),
+        }
+
     def to_csv(self) -> str:
-        """A line per row: label and runner-up by name, confidence, margin, outlier score."""
+        """Format one line per row: label, confidence, runner-up, margin, outlier score."""
         names = [self.table.class_name(int(label)) for label in self.classes]
         best, place = self.probabilities.topk(2, dim=-1)
         text = io.StringIO()
@@ -55,20 +85,47 @@ class Labelling:
 
 
 def label_table(
-    table: FeatureTable,
-    method: Method,
+    features: str | PathLike[str] | FeatureTable,
     *,
+    method: str | Method | Solver[Any] = "tim-auto",
+    settings: Mapping[str, Any] | None = None,
     device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Labelling:
-    """Label every row whose label is -1 from the rows that have one.
+    dtype: str = "float32",
+) -> TableLabels:
+    """Label every row whose label is -1 from the rows that have a label.
+
+    Parameters
+    ----------
+    features
+        A feature file or table, of any embedded data: images, text, audio.
+    method
+        Name of a method, ``package.module:Name``, a ``Method`` or a solver.
+    settings
+        Hyperparameters of the method to change.
+    device, dtype
+        Where to solve, in ``float32`` or ``float64``.
+
+    Returns
+    -------
+    Labels, probabilities and the solution.
 
     Raises
     ------
-    DataError
-        If there is nothing to learn from or nothing to label.
+    InvalidArgumentError, DataError
+        If an argument is not allowed, fewer than two classes have labels, or no row is unlabelled.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.9, 0.2], [0.2, 0.9]])
+    >>> table = FeatureTable(x, torch.tensor([0, 1, -1, -1]))
+    >>> label_table(table, method="prototype").labels.tolist()
+    [0, 1]
     """
+    chosen = resolve_method(method).with_settings(settings or {})
     checks.device(device)
+    if dtype not in _DTYPES:
+        raise InvalidArgumentError(checks.unknown_name("dtype", dtype, _DTYPES))
+    table = features if isinstance(features, FeatureTable) else read_features(features)
     unlabelled = table.labels < 0
     rows = unlabelled.nonzero().flatten()
     classes, y_sup = table.labels[~unlabelled].unique(return_inverse=True)
@@ -79,14 +136,18 @@ def label_table(
         )
     if not len(rows):
         raise DataError("there is nothing to label: no row has the label -1.")
-    z = prepare(table, method.preparation).to(device, dtype)
+    few = few_queries(len(rows), len(classes))
+    if few and chosen.expects_balance:
+        warnings.warn(few, UserWarning, stacklevel=2)
+    z = prepare(table, chosen.preparation).to(device, _DTYPES[dtype])
     tasks = TaskBatch(
         z[~unlabelled].unsqueeze(0), y_sup.unsqueeze(0), z[rows].unsqueeze(0), len(classes)
     )
-    solution = solve(method.solver, tasks)
+    solution = solve(chosen.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(
-            f"{method.name} went non-finite on this table; nothing was labelled. Are the settings "
-            "extreme?"
+            f"{chosen.name} did not stay finite on this table, so nothing was labelled; check its "
+            "settings."
         )
-    return Labelling(table, rows, classes, solution.probabilities[0].cpu(), solution)
+    probabilities = solution.probabilities[0].cpu()
+    return TableLabels(table, chosen.name, rows, classes, probabilities, solution)

@@ -1,62 +1,89 @@
-"""Label new images one by one, with the classifier that a run left behind."""
+"""Label new images with the classifier of a run."""
 
+import dataclasses
+from os import PathLike
 from pathlib import Path
 
 import torch
 
-from infoshot.backbones.encoders import open_encoder
-from infoshot.core.errors import DataError
-from infoshot.features.encode import digest_files, encode_files, encoder_facts
-from infoshot.features.extract import Extraction
-from infoshot.features.store import FeatureStore
-from infoshot.images.folders import find_photos
-from infoshot.images.workers import decode_workers
-from infoshot.labelling.api import NOBODY, Watcher
-from infoshot.labelling.classifier import Classifier
-from infoshot.labelling.decide import label_lines
-from infoshot.labelling.photo import PhotoLabel
+from infoshot.backbones import open_encoder
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.environment import default_device
+from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.features.cache import FeatureCache, default_cache_folder
+from infoshot.features.extract import (
+    Extraction,
+    check_same_encoder,
+    encode_images,
+    encoder_provenance,
+)
+from infoshot.images.folders import find_images
+from infoshot.labelling.classifier import load_classifier
+from infoshot.labelling.decide import ImageLabel, make_labels
+from infoshot.labelling.run_folder import cache_of_run, labels_csv
+
+AnyPath = str | PathLike[str]
 
 
-def label_newcomers(
-    classifier: Classifier,
-    images: Path,
+def predict(
+    classifier: AnyPath,
+    images: AnyPath,
     *,
-    cache: Path,
-    device: str = "cpu",
-    watcher: Watcher = NOBODY,
-) -> list[PhotoLabel]:
-    """A label for every image; what one of them gets does not depend on the others.
+    out: AnyPath | None = None,
+    reject_outliers: bool = False,
+    cache: AnyPath | None = None,
+    device: str | None = None,
+    progress: ProgressLike = None,
+) -> list[ImageLabel]:
+    """Label new images with the classifier of a run, each independently of the others.
+
+    Parameters
+    ----------
+    classifier
+        Folder of a run, or its classifier.safetensors.
+    images
+        A folder tree of images, a CSV file, or a text file with a path per line.
+    out
+        CSV file for the labels.
+    reject_outliers
+        Give no label to images that are unlike the examples of every class.
+    cache
+        Folder in which features are cached; by default that of the run.
+    device, progress
+        As in :func:`label`.
+
+    Returns
+    -------
+    One :class:`ImageLabel` per image.
 
     Raises
     ------
     DataError
-        If there are no images, or the encoder is not the one the classifier was made with.
+        If there are no images, or the encoder has changed since the run.
+
+    Examples
+    --------
+    >>> labels = predict("run", "new_photos")  # doctest: +SKIP
     """
-    photos = find_photos(images)
-    checkpoint, how = open_encoder(classifier.backbone), Extraction(device=device)
-    facts = encoder_facts(checkpoint, how)
-    if facts["weights_sha256"] != classifier.encoder["weights_sha256"]:
-        raise DataError(
-            f"the encoder '{classifier.backbone}' has other weights than the classifier was made "
-            "with."
-        )
-    watcher.phase("reading", 0)
-    looked = digest_files(photos, decode_workers())
-    encoded = encode_files(
-        photos,
-        looked,
-        lambda: checkpoint,
-        how,
-        FeatureStore(cache, facts),
-        on_start=lambda n_new: watcher.phase("encoding", n_new),
-        on_progress=watcher.advance,
-    )
+    source, given = Path(classifier), Path(images)
+    known = load_classifier(source)
+    known = dataclasses.replace(known, reject_outliers=reject_outliers or known.reject_outliers)
+    check_outputs([source, given], [None if out is None else Path(out)])
+    files = find_images(given)
+    encoder, how = open_encoder(known.backbone), Extraction(device=device or default_device())
+    check_same_encoder(encoder, known.encoder)
+    folder = Path(cache) if cache else cache_of_run(source) or default_cache_folder()
+    kept = FeatureCache(folder, encoder_provenance(encoder, how))
+    with open_progress(progress) as bar:
+        locations = [file.location for file in files]
+        encoded = encode_images(locations, lambda: encoder, how, cache=kept, progress=bar)
     readable = encoded.readable
-    probabilities = torch.full((len(photos), len(classifier.classes)), torch.nan)
-    strange = torch.zeros(len(photos), dtype=torch.bool)
+    probabilities = torch.full((len(files), len(known.classes)), torch.nan)
+    outliers = torch.zeros(len(files), dtype=torch.bool)
     if readable.any():
-        probabilities[readable] = classifier.probabilities(encoded.features[readable])
-        strange[readable] = classifier.strange(encoded.features[readable])
-    return label_lines(
-        classifier, photos, classifier.classes, probabilities, strange, encoded.reasons
-    )
+        probabilities[readable] = known.probabilities(encoded.features[readable])
+        outliers[readable] = known.find_outliers(encoded.features[readable])
+    labels = make_labels(known, files, probabilities, outliers, encoded.reasons)
+    if out is not None:
+        write_atomically(out, labels_csv(labels))
+    return labels

@@ -1,8 +1,8 @@
-"""The folder of a run: what is written there, and how it is read again.
+"""The folder of a run: the files that are written to it, and reading them.
 
-``labels.csv`` and ``labels.parquet`` have a line per photo, ``classifier.safetensors`` labels
-newcomers, ``run.json`` says where all of it comes from and is written last, so that a folder with
-it is a finished run. ``corrections.csv`` holds the labels that were given afterwards.
+``labels.csv`` and ``labels.parquet`` have one line per image, ``classifier.safetensors`` classifies
+new images, ``corrections.csv`` holds the labels that a person gave. ``run.json`` records the
+provenance of everything and is written last, so that a folder with it holds a finished run.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ from infoshot.core.atomic import write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError
-from infoshot.images.folders import Found
-from infoshot.labelling.decide import Example, Outcome, Request
-from infoshot.labelling.photo import PhotoLabel
+from infoshot.images.folders import ImageFile
+from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
+from infoshot.labelling.exports import EXPORTS
 
 CSV_COLUMNS = ("path", "label", "confidence", "runner_up", "margin", "status", "reason")
 STATUSES = ("labelled", "unsure", "outlier", "unreadable")
@@ -31,34 +31,57 @@ _FORMAT = "infoshot.run/1"
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """What a folder says of the run that made it."""
+    """A run as its folder records it."""
 
     request: Request
     facts: Mapping[str, Any]
     examples: list[Example]
-    photos: list[PhotoLabel]
+    labels: list[ImageLabel]
     digests: list[str]
     probabilities: list[list[float]]
 
 
-def write_run(
-    folder: Path, outcome: Outcome, warnings: Sequence[str], more: Mapping[str, Any]
-) -> None:
-    """Write everything but the report and the exports; ``more`` goes into run.json."""
-    write_atomically(folder / "labels.csv", labels_csv(outcome.photos))
-    write_atomically(folder / "labels.parquet", _parquet(outcome))
-    outcome.classifier.save(folder / "classifier.safetensors")
-    text = json.dumps(_facts(outcome, warnings, more), indent=1, allow_nan=False)
+def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
+    """Refuse a folder that holds something else; return the corrections of the same images."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return {}
+    if not out.is_dir():
+        raise DataError(f"{out}: a file, not a folder for results.")
+    before = read_request(out)
+    if force:
+        same = before is not None and before.same_images(request)
+        return read_corrections(out) if same else {}
+    if before is None:
+        names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
+        own = {"labels.csv", "labels.parquet", "classifier.safetensors", "report.html", *EXPORTS}
+        if names - own:
+            raise DataError(f"{out}: contains other files; pass force=True to write there.")
+        return {}
+    corrections = read_corrections(out)
+    if before != request:
+        n = len(corrections)
+        fate = "are kept" if before.same_images(request) else "are lost"
+        what = f"; its {n} corrections {fate}" if n else ""
+        raise DataError(f"{out}: contains another run; pass force=True to replace it{what}.")
+    return corrections
+
+
+def write_run(folder: Path, decision: Decision, warnings: Sequence[str], cache: Path) -> None:
+    """Write everything except the report and the exports."""
+    write_atomically(folder / "labels.csv", labels_csv(decision.labels))
+    write_atomically(folder / "labels.parquet", _parquet(decision))
+    decision.classifier.save(folder / "classifier.safetensors")
+    text = json.dumps(_facts(decision, warnings, cache), indent=1, allow_nan=False)
     write_atomically(folder / "run.json", text + "\n")
 
 
-def labels_csv(photos: Sequence[PhotoLabel]) -> str:
-    """Labels as a CSV file has them."""
-    return csv_text(CSV_COLUMNS, ([_cell(photo, name) for name in CSV_COLUMNS] for photo in photos))
+def labels_csv(labels: Sequence[ImageLabel]) -> str:
+    """Format labels as CSV."""
+    return csv_text(CSV_COLUMNS, ([_cell(label, name) for name in CSV_COLUMNS] for label in labels))
 
 
 def read_request(folder: Path) -> Request | None:
-    """What the run in this folder was asked for; ``None`` if there is no finished run."""
+    """Read the request of the run in this folder; ``None`` if there is no finished run."""
     if not (folder / "run.json").is_file():
         return None
     return Request(**_read_facts(folder)["request"])
@@ -70,7 +93,7 @@ def read_run(folder: Path) -> FinishedRun:
     Raises
     ------
     DataError
-        If there is none, or its files are damaged.
+        If there is no finished run, or its files are damaged.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -81,9 +104,9 @@ def read_run(folder: Path) -> FinishedRun:
         columns = pq.read_table(path).to_pydict()
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: missing or damaged ({error}).") from error
-    names = [field.name for field in dataclasses.fields(PhotoLabel) if field.name != "file"]
-    photos = [
-        PhotoLabel(file=Path(os.fsdecode(file)), **dict(zip(names, values, strict=True)))
+    names = [field.name for field in dataclasses.fields(ImageLabel) if field.name != "file"]
+    labels = [
+        ImageLabel(file=Path(os.fsdecode(file)), **dict(zip(names, values, strict=True)))
         for file, values in zip(
             columns["file"], zip(*(columns[name] for name in names), strict=True), strict=True
         )
@@ -91,7 +114,7 @@ def read_run(folder: Path) -> FinishedRun:
     examples = [
         Example(
             entry["label"],
-            Found(entry["path"], Path(entry["file"])),
+            ImageFile(entry["path"], Path(entry["file"])),
             entry["sha256"],
             entry["given"],
         )
@@ -101,14 +124,14 @@ def read_run(folder: Path) -> FinishedRun:
         Request(**facts["request"]),
         facts,
         examples,
-        photos,
+        labels,
         columns["sha256"],
         columns["probabilities"],
     )
 
 
 def cache_of_run(classifier: Path) -> Path | None:
-    """Where the run that a classifier belongs to keeps its features, if that is still there."""
+    """Return the cache folder of the run that a classifier belongs to, if it still exists."""
     folder = classifier if classifier.is_dir() else classifier.parent
     try:
         cache = Path(_read_facts(folder)["cache"])
@@ -118,7 +141,7 @@ def cache_of_run(classifier: Path) -> Path | None:
 
 
 def read_corrections(folder: Path) -> dict[str, str]:
-    """Labels that were given after the first run, by path."""
+    """Read the labels that a person gave after the first run, by path."""
     path = folder / "corrections.csv"
     if not path.is_file():
         return {}
@@ -126,15 +149,15 @@ def read_corrections(folder: Path) -> dict[str, str]:
 
 
 def write_corrections(folder: Path, corrections: Mapping[str, str]) -> None:
-    """Keep the labels that were given; no file if there are none."""
+    """Write the labels that a person gave; no file if there are none."""
     if not corrections:
         (folder / "corrections.csv").unlink(missing_ok=True)
         return
     write_atomically(folder / "corrections.csv", csv_text(("path", "label"), corrections.items()))
 
 
-def _cell(photo: PhotoLabel, name: str) -> str:
-    value = getattr(photo, name)
+def _cell(label: ImageLabel, name: str) -> str:
+    value = getattr(label, name)
     if isinstance(value, str):
         return value
     return "" if math.isnan(value) else f"{value:.4f}"
@@ -143,66 +166,70 @@ def _cell(photo: PhotoLabel, name: str) -> str:
 def _read_facts(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     if not path.is_file():
-        raise DataError(f"{folder}: there is no finished run of 'infoshot label' in it.")
+        raise DataError(f"{folder}: does not contain a finished labelling run.")
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if facts["format"] != _FORMAT:
             raise KeyError("format")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not what 'infoshot label' writes ({error!r}).") from error
+        raise DataError(f"{path}: not the description of a labelling run ({error!r}).") from error
     return facts
 
 
-def _parquet(outcome: Outcome) -> bytes:
+def _parquet(decision: Decision) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    photos = outcome.photos
+    labels = decision.labels
     columns: dict[str, Any] = {
-        field.name: [getattr(photo, field.name) for photo in photos]
-        for field in dataclasses.fields(PhotoLabel)
+        field.name: [getattr(label, field.name) for label in labels]
+        for field in dataclasses.fields(ImageLabel)
     }
-    columns["file"] = [os.fsencode(photo.file.absolute()) for photo in photos]
-    columns["sha256"] = list(outcome.digests)
-    columns["outlier_score"] = outcome.outlier_scores.tolist()
-    columns["probabilities"] = outcome.probabilities.tolist()
-    table = pa.table(columns).replace_schema_metadata({"classes": json.dumps(outcome.classes)})
+    columns["file"] = [os.fsencode(label.file.absolute()) for label in labels]
+    columns["sha256"] = list(decision.digests)
+    columns["outlier_score"] = decision.outlier_scores.tolist()
+    columns["probabilities"] = decision.probabilities.tolist()
+    table = pa.table(columns).replace_schema_metadata({"classes": json.dumps(decision.classes)})
     sink = io.BytesIO()
     pq.write_table(table, sink)
     return sink.getvalue()
 
 
-def _facts(outcome: Outcome, warnings: Sequence[str], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the labels come from, for people and machines."""
-    held, statuses = outcome.held_out, Counter(photo.status for photo in outcome.photos)
-    labels = Counter(photo.label for photo in outcome.photos if photo.label)
-    share, low, high = held.accuracy()
-    classifier = outcome.classifier
+def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str, Any]:
+    """Collect what run.json records."""
+    statuses = Counter(label.status for label in decision.labels)
+    counts = Counter(label.label for label in decision.labels if label.label)
+    held_out, classifier = decision.held_out, decision.classifier
+    estimate = held_out.estimate()
     return {
         "format": _FORMAT,
-        "request": dataclasses.asdict(outcome.request),
-        "classes": {name: labels[name] for name in outcome.classes},
+        "request": dataclasses.asdict(decision.request),
+        "classes": {name: counts[name] for name in decision.classes},
         "counts": {
-            "examples": len(outcome.examples),
-            "photos": len(outcome.photos),
+            "examples": len(decision.examples),
+            "photos": len(decision.labels),
             **{status: statuses[status] for status in STATUSES},
         },
         "method": {
-            "name": outcome.request.method,
+            "name": decision.request.method,
             "settings": dict(classifier.settings),
-            "decided": outcome.note,
+            "decided": decision.note,
         },
         "encoder": dict(classifier.encoder),
-        "estimate": {"held_out": len(held), "accuracy": share, "low": low, "high": high}
-        if len(held)
-        else None,
-        "calibration": {"by_examples": held.enough, "exponent": classifier.exponent},
+        "estimate": estimate
+        and {
+            "held_out": estimate.n_examples,
+            "accuracy": estimate.accuracy,
+            "low": estimate.low,
+            "high": estimate.high,
+        },
+        "calibration": {"by_examples": held_out.enough, "exponent": classifier.exponent},
         "thresholds": {
             "confidence": classifier.threshold,
-            "outlier_score": classifier.farthest,
+            "outlier_score": classifier.outlier_cutoff,
         },
         "warnings": list(warnings),
-        **more,
+        "cache": str(cache.absolute()),
         "environment": environment(),
         "examples": [
             {
@@ -212,15 +239,15 @@ def _facts(outcome: Outcome, warnings: Sequence[str], more: Mapping[str, Any]) -
                 "sha256": example.digest,
                 "given": example.given,
             }
-            for example in outcome.examples
+            for example in decision.examples
         ],
     }
 
 
-def name_in_run(image: Found, known: Sequence[PhotoLabel | Found]) -> str:
-    """What the run calls an image that a user names, as labels.csv has it or as a file.
+def find_name(image: ImageFile, known: Sequence[ImageLabel | ImageFile]) -> str:
+    """Return the path under which a run knows an image that a user names by path or by file.
 
-    Its absolute path if the run does not know it.
+    The absolute path if the run does not know it.
     """
     for own in known:
         if image.path == own.path:

@@ -1,41 +1,83 @@
-"""Which photos are worth labelling next: uncertain ones, and not ten of the same.
+"""Suggest which images of a run a person should label next."""
 
-Photos are weighed by how little the two best classes differ. Then they are taken greedily, each
-time the one with the largest product of doubt and distance from all that is known or taken already
-(examples, and the photos chosen before).
-"""
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-_CANDIDATES = 2000
+from infoshot.core import checks
+from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.csv_file import csv_text
+from infoshot.core.errors import DataError
+from infoshot.features.cache import FeatureCache
+from infoshot.labelling.decide import ImageLabel, choose_suggestions
+from infoshot.labelling.run_folder import FinishedRun, read_run
+
+AnyPath = str | PathLike[str]
 
 
-def worth_labelling(features: Tensor, probabilities: Tensor, known: Tensor, n: int) -> list[int]:
-    """Numbers of ``n`` photos, the most useful first; rows of NaN are passed over.
+@dataclass(frozen=True)
+class Suggestions:
+    """The images whose label would help most, and the CSV file that lists them."""
+
+    images: list[ImageLabel]
+    sheet: Path
+
+
+def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggestions:
+    """List the images of a run whose label would help most: doubtful, and unlike each other.
 
     Parameters
     ----------
-    features
-        Of the photos, shape ``(photo, dim)``.
-    probabilities
-        Of their classes, shape ``(photo, class)``.
-    known
-        Features of what is labelled already, shape ``(example, dim)``.
+    run
+        Folder of a finished run.
+    n
+        How many.
+    out
+        CSV file to write; by default suggestions.csv in the run. Fill in its column ``label`` and
+        pass it to :func:`add_labels`.
+
+    Returns
+    -------
+    The images, the most useful first, and the file.
+
+    Raises
+    ------
+    DataError
+        If there is no finished run, or its features are not cached any more.
+
+    Examples
+    --------
+    >>> suggest("run", n=5).images[0].path  # doctest: +SKIP
+    'photos/17.jpg'
     """
-    best = probabilities.nan_to_num(0).topk(2, dim=-1).values
-    doubt = 1 - (best[:, 0] - best[:, 1])
-    doubt[probabilities.isnan().any(-1) | (best[:, 0] == 1)] = -1
-    candidates = doubt.topk(min(_CANDIDATES, len(doubt))).indices
-    candidates = candidates[doubt[candidates] > 0]
-    z = torch.nn.functional.normalize(features[candidates], dim=-1)
-    z_known = torch.nn.functional.normalize(known, dim=-1)
-    distance = torch.cdist(z, z_known).amin(-1)
-    chosen: list[int] = []
-    for _ in range(min(n, len(candidates))):
-        value = doubt[candidates] * distance
-        pick = int(value.argmax())
-        chosen.append(int(candidates[pick]))
-        distance = torch.minimum(distance, torch.linalg.vector_norm(z - z[pick], dim=-1))
-        distance[pick] = -1
-    return chosen
+    checks.at_least("n", n, 1)
+    finished = read_run(Path(run))
+    sheet = Path(out) if out else Path(run) / "suggestions.csv"
+    check_outputs([], [sheet])
+    examples, features = _read_cached_features(finished)
+    probabilities = torch.tensor(finished.probabilities, dtype=torch.float32)
+    chosen = choose_suggestions(features, probabilities, examples, n)
+    images = [finished.labels[number] for number in chosen]
+    header = ("path", "label", "guess", "runner_up", "confidence")
+    rows = [(i.path, "", i.label, i.runner_up, f"{i.confidence:.4f}") for i in images]
+    write_atomically(sheet, csv_text(header, rows))
+    return Suggestions(images, sheet)
+
+
+def _read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
+    """Read the features of the examples and of the images of a run, NaN where unreadable."""
+    cache = FeatureCache(Path(run.facts["cache"]), run.facts["encoder"])
+    digests = [*(example.digest for example in run.examples), *run.digests]
+    known = cache.read(digests)
+    readable = [True] * len(run.examples) + [image.status != "unreadable" for image in run.labels]
+    if any(need and digest not in known for need, digest in zip(readable, digests, strict=True)):
+        raise DataError(
+            f"{cache.folder}: the features of this run are not cached any more; label the images "
+            "again to compute them."
+        )
+    nothing = torch.full_like(next(iter(known.values())), torch.nan)
+    features = torch.stack([known.get(digest, nothing) for digest in digests])
+    return features[: len(run.examples)], features[len(run.examples) :]

@@ -38,7 +38,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from infoshot.backbones import Backbone
 from infoshot.core import checks
 from infoshot.core.errors import DataError
-from infoshot.features.extract import prepared_images
+from infoshot.features.extract import prepare_images
 from infoshot.solvers.objective import class_means, log_posterior, support_cross_entropy, tim_loss
 from infoshot.tasks.image_tasks import ImageTask
 
@@ -289,7 +289,7 @@ def _unit_features(network: Backbone, *batches: Tensor, amp: bool) -> list[Tenso
 def _network_input(network: Backbone, images: Tensor) -> Tensor:
     """Crops as extraction prepares them, where the network is and in its precision."""
     like = next(network.parameters())
-    return prepared_images(images.to(like.device), network.input_spec).to(like.dtype)
+    return prepare_images(images.to(like.device), network.input_spec).to(like.dtype)
 
 
 def _with_batch_statistics(network: Backbone) -> None:

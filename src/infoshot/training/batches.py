@@ -15,7 +15,7 @@ from infoshot.backbones import InputSpec
 from infoshot.core.errors import DataError
 from infoshot.core.rng import random_bits
 from infoshot.distributed import Ranks
-from infoshot.images.transforms import Augmentation, augment, draw_augmentation, network_input
+from infoshot.images.transforms import Augmentation, augment, draw_augmentation
 from infoshot.training.training_images import TrainingImages
 
 _ORDER = 3  # stream of random numbers
@@ -101,7 +101,7 @@ def _network_input(
     images: Tensor, box: Tensor, flip: Tensor, jitter: Tensor, spec: InputSpec
 ) -> Tensor:
     x = augment(images, Augmentation(box, flip, jitter), spec.crop)
-    return network_input(x, spec.mean, spec.std).contiguous(memory_format=torch.channels_last)
+    return spec.normalise(x).contiguous(memory_format=torch.channels_last)
 
 
 def on_device_if_it_fits(images: Tensor, device: str) -> Tensor:

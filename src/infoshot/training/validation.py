@@ -11,7 +11,7 @@ from infoshot.backbones import Backbone
 from infoshot.core.parallel import chunk_ranges
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import Ranks, gather_chunks, shard_chunks
-from infoshot.features.extract import encode
+from infoshot.features.extract import encode_batch
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import Prototype, solve
 from infoshot.tasks.sampler import TaskSpec, sample_tasks
@@ -45,7 +45,7 @@ class Validation:
         with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
             for chunk in shard_chunks(chunks, ranks):
                 images = self.crops[chunk.start : chunk.stop].to(ranks.device)
-                features.append(encode(backbone, images))
+                features.append(encode_batch(backbone, images))
         whole = gather_chunks(torch.cat(features), chunks, ranks).clone()
         if not whole.isfinite().all():
             return math.nan, math.nan

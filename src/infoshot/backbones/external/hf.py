@@ -1,10 +1,11 @@
-"""Vision models in the layout of Hugging Face: ViT, DeiT, DINOv2, DINOv3, CLIP, SigLIP.
+"""Vision models of Hugging Face transformers: ViT, DeiT, DINOv2, DINOv3, CLIP, SigLIP.
 
-Features are the embedding of the image where text and images share one (CLIP, SigLIP), the pooled
-output where there is only their vision tower, and the class token after the last normalisation
-elsewhere. Sizes, mean and scale are those of the image processor's configuration. Images are scaled
-and cropped as ours always are (shorter side, bilinear, middle square), also where the processor
-would squeeze them into a square or scale them bicubically. No code that comes with a model is run.
+Features are the image embedding of models that embed text and images (CLIP, SigLIP), the pooled
+output of their vision towers, and the class token after the last normalisation of all others. Size,
+mean and standard deviation come from the configuration of the image processor. Images are resized
+and cropped as for every other encoder (shorter side, bilinear, central square), even if the
+processor would squash them to a square or use bicubic interpolation. No code that comes with a
+model is executed.
 """
 
 import math
@@ -16,9 +17,8 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from infoshot.backbones.backbone import Backbone, InputSpec
-from infoshot.backbones.checkpoints import Checkpoint
-from infoshot.backbones.external import checked
+from infoshot.backbones.backbone import Backbone, Encoder, InputSpec
+from infoshot.backbones.external import external_checks
 from infoshot.core.errors import DataError, InfoshotError
 
 _EMBEDDING = ("clip", "siglip")
@@ -29,7 +29,7 @@ _KNOWN = (*_CLASS_TOKEN, *_EMBEDDING, *_POOLED)
 
 @final
 class HfBackbone(Backbone):
-    """A model of transformers, and which of its outputs is taken."""
+    """A model of transformers that returns one of its outputs."""
 
     def __init__(self, model: nn.Module, model_type: str, input_spec: InputSpec) -> None:
         super().__init__()
@@ -38,22 +38,22 @@ class HfBackbone(Backbone):
         self.input_spec = input_spec
 
     def forward(self, images: Tensor) -> Tensor:
-        """Embedding, pooled output or class token, whichever the kind of model has."""
+        """Return the embedding, the pooled output or the class token, by the type of the model."""
         if self.model_type in _EMBEDDING:
             return self.model.get_image_features(pixel_values=images).pooler_output  # type: ignore[no-any-return]
         out = self.model(pixel_values=images)
         return out.pooler_output if self.model_type in _POOLED else out.last_hidden_state[:, 0]  # type: ignore[no-any-return]
 
 
-def open_hf(name: str) -> Checkpoint:
-    """Open a folder written by ``save_pretrained``, or a model of the hub by its id.
+def open_hf(name: str) -> Encoder:
+    """Open a folder written by ``save_pretrained``, or a model of the Hugging Face hub by its id.
 
     Raises
     ------
     DataError
-        If there is no such model, it is damaged, or of a kind that is not known here.
+        If the model does not exist, is damaged, or has a type that is not supported.
     """
-    (transformers,) = checked.packages("hf", "transformers")
+    (transformers,) = external_checks.packages("hf", "transformers")
     folder = Path(name).expanduser()
     local = folder.is_dir()
     source = str(folder) if local else name
@@ -63,7 +63,8 @@ def open_hf(name: str) -> Checkpoint:
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
         if config.model_type not in _KNOWN:
             raise DataError(
-                f"{what}: a model of type {config.model_type}; known: {', '.join(_KNOWN)}."
+                f"{what}: the model type {config.model_type} is not supported; these are: "
+                f"{', '.join(_KNOWN)}."
             )
         mixin = transformers.ImageProcessingMixin  # the classes themselves may need torchvision
         spec = _input_spec(what, mixin.get_image_processor_dict(source, **options)[0])
@@ -71,15 +72,15 @@ def open_hf(name: str) -> Checkpoint:
             source, config=config, trust_remote_code=False, output_loading_info=True, **options
         )
     backbone = HfBackbone(_vision(what, model, found["missing_keys"]), config.model_type, spec)
-    backbone.feature_dim = checked.feature_width(what, backbone.eval())
-    about = {"input": vars(spec), "transformers_version": None}  # another version, the same model
-    digest = checked.weights_digest(backbone, config.to_diff_dict() | about)
-    return Checkpoint(f"hf:{folder.resolve().name if local else name}", backbone, digest)
+    backbone.feature_dim = external_checks.feature_width(what, backbone.eval())
+    about = {"input": vars(spec), "transformers_version": None}  # does not change the model
+    digest = external_checks.network_digest(backbone, config.to_diff_dict() | about)
+    return Encoder(f"hf:{folder.resolve().name if local else name}", backbone, digest)
 
 
 @contextmanager
 def _reading(transformers: ModuleType, what: str) -> Iterator[None]:
-    """Keep transformers silent, and make one sentence of whatever it raises."""
+    """Silence transformers, and turn its exceptions into one sentence."""
     logging = transformers.logging
     verbosity, shows_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -90,7 +91,7 @@ def _reading(transformers: ModuleType, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # of many kinds
         raise DataError(
-            f"{what}: transformers can read no vision model there ({checked.reason(error)})."
+            f"{what}: transformers cannot read a vision model ({external_checks.reason(error)})."
         ) from error
     finally:
         logging.set_verbosity(verbosity)
@@ -99,11 +100,11 @@ def _reading(transformers: ModuleType, what: str) -> Iterator[None]:
 
 
 def _vision(what: str, model: Any, missing: Iterable[str]) -> nn.Module:  # noqa: ANN401
-    """Return the parts that images pass through, in float32, all of them with weights."""
+    """Return the part that encodes images, in float32; raise if weights are missing."""
     if model.config.model_type in _EMBEDDING:
-        model.text_model = None  # no image passes through it
+        model.text_model = None  # images do not use it
     if model.config.model_type in _CLASS_TOKEN:
-        model.pooler = None  # behind the class token, and often with random weights
+        model.pooler = None  # after the class token, often untrained
     absent = sorted(set(missing) & model.state_dict().keys())
     if absent:
         raise DataError(
@@ -113,7 +114,7 @@ def _vision(what: str, model: Any, missing: Iterable[str]) -> nn.Module:  # noqa
 
 
 def _input_spec(what: str, processor: Mapping[str, Any]) -> InputSpec:
-    """Sizes, mean and scale as the image processor states them."""
+    """Read size, mean and standard deviation from the configuration of the image processor."""
 
     def value(name: str) -> tuple[str, Any]:
         return f"{what}: '{name}' of the image processor", processor.get(name)
@@ -126,13 +127,16 @@ def _input_spec(what: str, processor: Mapping[str, Any]) -> InputSpec:
         raise DataError(f"{subject} must be 1/255; got {factor!r}.")
     if processor.get("do_normalize") is False:
         return InputSpec(crop, resize, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    mean, std = checked.channels(*value("image_mean")), checked.scales(*value("image_std"))
+    mean, std = (
+        external_checks.channels(*value("image_mean")),
+        external_checks.scales(*value("image_std")),
+    )
     return InputSpec(crop, resize, mean, std)
 
 
 def _side(what: str, size: object) -> int:
-    """Side of a square, written as a number, as ``shortest_edge``, or as height and width."""
+    """Read the side of a square: a number, ``shortest_edge``, or height and width."""
     if isinstance(size, dict):
         sides = {size[name] for name in ("shortest_edge", "height", "width") if name in size}
         size = sides.pop() if len(sides) == 1 else size
-    return checked.side(what, size)
+    return external_checks.side(what, size)

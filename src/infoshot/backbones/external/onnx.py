@@ -1,8 +1,8 @@
-"""Models in ONNX files, run by onnxruntime on the CPU; features are the first output, flattened.
+"""ONNX models, run by onnxruntime on the CPU. Features are the first output, flattened.
 
-Images are 224 pixels where the model leaves their size open, with ImageNet's mean and scale. The
-model's metadata may say otherwise, each as JSON: ``mean`` and ``std`` (three numbers), ``crop`` and
-``resize`` (pixels).
+Images have 224 pixels if the model accepts any size, and are normalised with ImageNet's mean and
+standard deviation. The metadata of the model may override this with JSON values: ``mean`` and
+``std`` (three numbers), ``crop`` and ``resize`` (pixels).
 """
 
 import hashlib
@@ -14,9 +14,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, InputSpec
-from infoshot.backbones.checkpoints import Checkpoint
-from infoshot.backbones.external import checked
+from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, Encoder, InputSpec
+from infoshot.backbones.external import external_checks
 from infoshot.core.errors import DataError
 
 _OPEN_CROP = 224
@@ -24,7 +23,7 @@ _OPEN_CROP = 224
 
 @final
 class OnnxBackbone(Backbone):
-    """A session of onnxruntime, which takes ``batch`` images at a time, or any number if 0."""
+    """A session of onnxruntime with a fixed batch size, or any batch size if ``batch`` is 0."""
 
     def __init__(self, session: Any, batch: int, input_spec: InputSpec) -> None:  # noqa: ANN401
         super().__init__()
@@ -33,7 +32,7 @@ class OnnxBackbone(Backbone):
         self.input_spec = input_spec
 
     def forward(self, images: Tensor) -> Tensor:
-        """First output of the model, on the device of the images."""
+        """Return the first output of the model, on the device of the images."""
         pieces = images.float().cpu().split(self.batch or len(images))
         return torch.cat([self._features(piece) for piece in pieces]).to(images.device)
 
@@ -44,37 +43,37 @@ class OnnxBackbone(Backbone):
         return torch.from_numpy(output[: len(images)]).flatten(1)
 
 
-def open_onnx(name: str) -> Checkpoint:
+def open_onnx(name: str) -> Encoder:
     """Open an ONNX file.
 
     Raises
     ------
     DataError
-        If there is no such file, it is no model that onnxruntime can run, or it takes no images.
+        If the file does not exist, onnxruntime cannot run it, or its input is not an image batch.
     """
-    onnx, runtime = checked.packages("onnx", "onnx", "onnxruntime")
+    onnx, runtime = external_checks.packages("onnx", "onnx", "onnxruntime")
     path = Path(name).expanduser()
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file.")
+        raise DataError(f"{path}: this file does not exist.")
     options = runtime.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong is raised
-    options.intra_op_num_threads = 1  # batches are shared out over the cores, not layers
+    options.log_severity_level = 4  # errors are raised instead
+    options.intra_op_num_threads = 1  # batches run in parallel, not layers
     try:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         digest = _digest(path, onnx.ModelProto)
     except Exception as error:  # of many kinds
         raise DataError(
-            f"{path}: not a whole ONNX model that onnxruntime can run ({checked.reason(error)})."
+            f"{path}: onnxruntime cannot run this model ({external_checks.reason(error)})."
         ) from error
     batch, crop = _batch_and_side(path, session.get_inputs())
     spec = _input_spec(path, crop, session.get_modelmeta().custom_metadata_map)
     backbone = OnnxBackbone(session, batch, spec)
-    backbone.feature_dim = checked.feature_width(str(path), backbone.eval())
-    return Checkpoint(f"onnx:{path.name}", backbone, digest)
+    backbone.feature_dim = external_checks.feature_width(str(path), backbone.eval())
+    return Encoder(f"onnx:{path.name}", backbone, digest)
 
 
 def _batch_and_side(path: Path, inputs: list[Any]) -> tuple[int, int | None]:
-    """Size of a batch, 0 if any, and side of an image, ``None`` if open."""
+    """Return the batch size (0: any) and the side of an image (``None``: any)."""
     shapes = ", ".join(f"{each.type} {each.shape}" for each in inputs)
     if len(inputs) == 1 and inputs[0].type == "tensor(float)" and len(inputs[0].shape) == 4:
         batch, n_channels, *sides = (n if isinstance(n, int) else None for n in inputs[0].shape)
@@ -87,7 +86,7 @@ def _batch_and_side(path: Path, inputs: list[Any]) -> tuple[int, int | None]:
 
 
 def _input_spec(path: Path, side: int | None, metadata: Mapping[str, str]) -> InputSpec:
-    """Sizes, mean and scale as the metadata states them, or those of ImageNet."""
+    """Read size, mean and standard deviation from the metadata; default: those of ImageNet."""
 
     def value(name: str, default: object) -> tuple[str, object]:
         what = f"{path}: '{name}' of the metadata"
@@ -96,19 +95,19 @@ def _input_spec(path: Path, side: int | None, metadata: Mapping[str, str]) -> In
         except ValueError as error:
             raise DataError(f"{what} must be JSON; got {metadata[name]!r}.") from error
 
-    crop = checked.side(*value("crop", side or _OPEN_CROP))
+    crop = external_checks.side(*value("crop", side or _OPEN_CROP))
     if side not in (crop, None):
         raise DataError(f"{path}: 'crop' of the metadata is {crop}, but the input has {side}.")
     return InputSpec(
         crop,
-        checked.side(*value("resize", round(crop * 256 / 224))),
-        checked.channels(*value("mean", IMAGENET_MEAN)),
-        checked.scales(*value("std", IMAGENET_STD)),
+        external_checks.side(*value("resize", round(crop * 256 / 224))),
+        external_checks.channels(*value("mean", IMAGENET_MEAN)),
+        external_checks.scales(*value("std", IMAGENET_STD)),
     )
 
 
 def _digest(path: Path, model_type: Any) -> str:  # noqa: ANN401
-    """Digest of the file and of those beside it that hold its weights."""
+    """Hash the file and the external files that hold its weights."""
     content = path.read_bytes()
     digest = hashlib.sha256(content)
     for name in sorted(_weight_files(model_type.FromString(content))):
@@ -118,7 +117,7 @@ def _digest(path: Path, model_type: Any) -> str:  # noqa: ANN401
 
 
 def _weight_files(message: Any) -> set[str]:  # noqa: ANN401
-    """Names of files that tensors anywhere in the model refer to."""
+    """Find the names of the external files that tensors of the model refer to."""
     found = set()
     for field, value in message.ListFields():
         if field.name == "external_data":

@@ -1,4 +1,4 @@
-"""Models of timm with their pretrained weights; features are those its classifier would see."""
+"""Models of timm with pretrained weights. Features are the input of their classifier."""
 
 import difflib
 import math
@@ -6,9 +6,8 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from infoshot.backbones.backbone import Backbone, InputSpec
-from infoshot.backbones.checkpoints import Checkpoint
-from infoshot.backbones.external import checked
+from infoshot.backbones.backbone import Backbone, Encoder, InputSpec
+from infoshot.backbones.external import external_checks
 from infoshot.core.errors import DataError, InvalidArgumentError
 
 
@@ -26,17 +25,17 @@ class TimmBackbone(Backbone):
         return self.model(images)  # type: ignore[no-any-return]
 
 
-def open_timm(name: str) -> Checkpoint:
-    """Open a model by its name; its weights are downloaded unless timm has them already.
+def open_timm(name: str) -> Encoder:
+    """Open a model by its name; timm downloads its weights if it has not cached them.
 
     Raises
     ------
     InvalidArgumentError
-        If timm knows no such model.
+        If timm has no model of that name.
     DataError
-        If its weights cannot be had, or it does not take square images.
+        If its weights cannot be loaded, or it does not accept square images.
     """
-    (timm,) = checked.packages("timm", "timm")
+    (timm,) = external_checks.packages("timm", "timm")
     architecture = name.partition(".")[0]
     if ":" not in name and not timm.is_model(architecture):
         near = difflib.get_close_matches(architecture, timm.list_models(), n=1)
@@ -46,22 +45,24 @@ def open_timm(name: str) -> Checkpoint:
     try:
         model = timm.create_model(name, pretrained=True, num_classes=0)
     except Exception as error:  # of many kinds
-        raise DataError(f"{what}: timm cannot open it ({checked.reason(error)}).") from error
+        raise DataError(
+            f"{what}: timm cannot open it ({external_checks.reason(error)})."
+        ) from error
     spec = _input_spec(what, timm.data.resolve_model_data_config(model))
     backbone = TimmBackbone(model.float(), spec)
-    backbone.feature_dim = checked.feature_width(what, backbone.eval())
+    backbone.feature_dim = external_checks.feature_width(what, backbone.eval())
     facts = {"model": name, "input": vars(spec)}
-    return Checkpoint(what, backbone, checked.weights_digest(backbone, facts))
+    return Encoder(what, backbone, external_checks.network_digest(backbone, facts))
 
 
 def _input_spec(what: str, config: dict[str, Any]) -> InputSpec:
-    """Return what timm's own evaluation does: the crop is a share of the scaled image."""
+    """Use the transform of timm's own evaluation: the crop is a share of the resized image."""
     n_channels, height, width = config["input_size"]
     if n_channels != 3 or height != width:
         raise DataError(f"{what}: must take square colour images; takes {config['input_size']}.")
     return InputSpec(
         crop=height,
         resize=math.floor(height / config["crop_pct"]),
-        mean=checked.channels(f"{what}: mean", config["mean"]),
-        std=checked.scales(f"{what}: std", config["std"]),
+        mean=external_checks.channels(f"{what}: mean", config["mean"]),
+        std=external_checks.scales(f"{what}: std", config["std"]),
     )

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from infoshot.labelling.decide import ImageLabel
 from infoshot.labelling.exports.fiftyone import export_fiftyone
 from infoshot.labelling.exports.imagefolder import export_imagefolder
 from infoshot.labelling.exports.label_studio import export_label_studio
-from infoshot.labelling.photo import PhotoLabel
 
-Export = Callable[[Sequence[PhotoLabel], Sequence[str], Path, str], None]
+Export = Callable[[Sequence[ImageLabel], Sequence[str], Path, str], None]
 
 EXPORTS: Mapping[str, Export] = {
     "imagefolder": export_imagefolder,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from infoshot.core.atomic import temporary_name
 from infoshot.core.errors import DataError
-from infoshot.labelling.photo import PhotoLabel
+from infoshot.labelling.decide import ImageLabel
 
 MARKER = ".infoshot-export"
 
 
 @contextmanager
-def whole_folder(folder: Path, photos: Sequence[PhotoLabel], model_version: str) -> Iterator[Path]:
+def whole_folder(folder: Path, photos: Sequence[ImageLabel], model_version: str) -> Iterator[Path]:
     """A folder to fill, which gets its name in the end; what was exported there before goes.
 
     A marker lists what was exported, so that nothing else is ever replaced.
@@ -49,7 +49,7 @@ def whole_folder(folder: Path, photos: Sequence[PhotoLabel], model_version: str)
         shutil.rmtree(old, ignore_errors=True)
 
 
-def put(photo: PhotoLabel, place: Path) -> None:
+def put(photo: ImageLabel, place: Path) -> None:
     """Make a relative link to a photo, or copy it where links cannot be made."""
     source = _real(photo.file)
     try:
@@ -64,7 +64,7 @@ def _real(file: Path) -> Path:
     return file.parent.resolve() / file.name
 
 
-def _check_replaceable(folder: Path, photos: Sequence[PhotoLabel]) -> None:
+def _check_replaceable(folder: Path, photos: Sequence[ImageLabel]) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():

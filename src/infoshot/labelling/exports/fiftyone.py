@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infoshot.labelling.decide import ImageLabel
 from infoshot.labelling.exports.export_folder import put, whole_folder
 from infoshot.labelling.exports.names import Names, split_extension, text
-from infoshot.labelling.photo import PhotoLabel
 
 
 def export_fiftyone(
-    photos: Sequence[PhotoLabel], classes: Sequence[str], folder: Path, model_version: str
+    photos: Sequence[ImageLabel], classes: Sequence[str], folder: Path, model_version: str
 ) -> None:
     """Link every readable photo in ``folder/data``, with predictions in ``folder/labels.json``.
 
@@ -43,7 +43,7 @@ def export_fiftyone(
         (new / "labels.json").write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def _target(photo: PhotoLabel, number_of: Mapping[str, int]) -> dict[str, Any] | None:
+def _target(photo: ImageLabel, number_of: Mapping[str, int]) -> dict[str, Any] | None:
     if not photo.label:
         return None  # as FiftyOne has photos without a label
     return {

@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from infoshot.labelling.decide import ImageLabel
 from infoshot.labelling.exports.export_folder import put, whole_folder
 from infoshot.labelling.exports.names import Names
-from infoshot.labelling.photo import PhotoLabel
 
 _WITHHELD = {"unsure": "_unsure", "outlier": "_outlier"}
 
 
 def export_imagefolder(
-    photos: Sequence[PhotoLabel], classes: Sequence[str], folder: Path, model_version: str
+    photos: Sequence[ImageLabel], classes: Sequence[str], folder: Path, model_version: str
 ) -> None:
     """Link every readable photo as ``folder/<class>/<name>``; what is in doubt goes apart.
 

@@ -17,12 +17,12 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.labelling.decide import ImageLabel
 from infoshot.labelling.exports.names import text
-from infoshot.labelling.photo import PhotoLabel
 
 
 def export_label_studio(
-    photos: Sequence[PhotoLabel], classes: Sequence[str], folder: Path, model_version: str
+    photos: Sequence[ImageLabel], classes: Sequence[str], folder: Path, model_version: str
 ) -> None:
     """Write ``label-studio.xml``, the configuration, and ``label-studio.json``, the tasks.
 
@@ -40,7 +40,7 @@ def export_label_studio(
     )
 
 
-def _task(number: int, photo: PhotoLabel, model_version: str) -> dict[str, Any]:
+def _task(number: int, photo: ImageLabel, model_version: str) -> dict[str, Any]:
     choice = {
         "id": f"photo-{number}",
         "from_name": "choice",

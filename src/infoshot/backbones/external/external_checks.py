@@ -1,4 +1,4 @@
-"""What every adapter needs: its packages, values of a configuration, the width and the digest."""
+"""Checks that the adapters share: packages, configuration values, feature width, digest."""
 
 import hashlib
 import importlib
@@ -16,7 +16,7 @@ from infoshot.core.errors import DataError, MissingDependencyError
 
 
 def packages(kind: str, *names: str) -> list[ModuleType]:
-    """Import packages that do not come with the install, or say how to get them."""
+    """Import optional packages, or raise with the command that installs them."""
     wanted = " and ".join(names)
     try:
         return [importlib.import_module(name) for name in names]
@@ -31,20 +31,20 @@ def packages(kind: str, *names: str) -> list[ModuleType]:
 
 
 def reason(error: Exception) -> str:
-    """First sentence of a message, to stand in brackets."""
+    """Return the first sentence of an error message, for use in brackets."""
     lines = str(error).strip().splitlines()
     return lines[0].split(". ")[0].rstrip(". ") if lines else type(error).__name__
 
 
 def side(what: str, value: object) -> int:
-    """Side of a square in pixels."""
+    """Check the side of a square in pixels."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DataError(f"{what} must be the side of a square in pixels; got {value!r}.")
     return value
 
 
 def channels(what: str, value: object) -> tuple[float, float, float]:
-    """One finite number per channel."""
+    """Check that there is one finite number per channel."""
     if isinstance(value, list | tuple) and len(value) == 3:
         red, green, blue = value
         if all(isinstance(v, int | float) and math.isfinite(v) for v in value):
@@ -53,7 +53,7 @@ def channels(what: str, value: object) -> tuple[float, float, float]:
 
 
 def scales(what: str, value: object) -> tuple[float, float, float]:
-    """One finite number above zero per channel."""
+    """Check that there is one positive number per channel."""
     numbers = channels(what, value)
     if min(numbers) <= 0:
         raise DataError(f"{what} must be above 0 in every channel; got {value!r}.")
@@ -61,12 +61,12 @@ def scales(what: str, value: object) -> tuple[float, float, float]:
 
 
 def feature_width(what: str, backbone: Backbone) -> int:
-    """Features per image, from two black images passed through the network."""
+    """Find the number of features per image by encoding two black images."""
     crop = backbone.input_spec.crop
     try:
         with torch.inference_mode():
             features = backbone(torch.zeros(2, 3, crop, crop))
-    except Exception as error:  # whatever the package makes of images it cannot take
+    except Exception as error:  # third-party code may raise anything
         raise DataError(
             f"{what}: failed on images of {crop} x {crop} pixels ({reason(error)})."
         ) from error
@@ -79,8 +79,8 @@ def feature_width(what: str, backbone: Backbone) -> int:
     return shape[1]
 
 
-def weights_digest(network: nn.Module, facts: Mapping[str, Any]) -> str:
-    """Digest of all weights with their names, and of what else the features depend on."""
+def network_digest(network: nn.Module, facts: Mapping[str, Any]) -> str:
+    """Hash all weights with their names, and ``facts``: what else the features depend on."""
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for name, value in sorted(network.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

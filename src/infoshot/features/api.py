@@ -1,0 +1,220 @@
+"""Compute features of images: of a split into one feature file, or of any images into shards."""
+
+import dataclasses
+from os import PathLike
+from pathlib import Path
+
+import torch
+
+from infoshot.backbones import Encoder, EncoderLike, open_encoder
+from infoshot.backbones.checkpoints import DESCRIPTION_NAME, load_checkpoint
+from infoshot.core.atomic import check_outputs
+from infoshot.core.checks import unknown_name
+from infoshot.core.environment import default_device
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
+from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.core.types import FeatureTable
+from infoshot.distributed import joined_ranks
+from infoshot.features.cache import FeatureCache
+from infoshot.features.extract import Extraction, encoder_provenance, extract_split
+from infoshot.features.files import write_features
+from infoshot.features.shard_files import ShardCounts, write_shards
+from infoshot.images import open_dataset
+from infoshot.images.folders import find_images
+from infoshot.images.in_memory import drop_broken_images
+
+AnyPath = str | PathLike[str]
+_DTYPES = {"float16": torch.float16, "float32": torch.float32}
+
+
+def extract(
+    dataset: str,
+    root: AnyPath,
+    *,
+    backbone: EncoderLike | None = None,
+    checkpoint: AnyPath | None = None,
+    split: str = "test",
+    out: AnyPath | None = None,
+    splits: AnyPath | None = None,
+    resize: int | None = None,
+    crop: int | None = None,
+    base_mean: bool = False,
+    dtype: str = "float16",
+    device: str | None = None,
+    batch_size: int | None = None,
+    cache: AnyPath | None = None,
+    skip_broken: bool = False,
+    progress: ProgressLike = None,
+) -> FeatureTable:
+    """Compute the features of every image of a split.
+
+    Started by ``torchrun``, the processes share the images and get the same features.
+
+    Parameters
+    ----------
+    dataset
+        ``mini-imagenet``, ``tiered-imagenet``, ``cub``, or ``folder`` for any class folders.
+    root
+        Class folders, a folder with CSV lists, tar archives of class folders, or pickles.
+    backbone
+        Any encoder that :func:`infoshot.open_encoder` opens; with a PyTorch file as
+        ``checkpoint``, the network that its weights belong to.
+    checkpoint
+        The folder of a checkpoint, or a PyTorch file of weights.
+    split
+        ``train``, ``val`` or ``test``.
+    out
+        Feature file to write.
+    splits
+        JSON file with the classes of each split.
+    resize, crop
+        Pixels of the shorter side and of the central square; by default what the encoder expects.
+    base_mean
+        Also compute the mean feature of the train split, which ``simpleshot`` needs.
+    dtype
+        ``float16`` or ``float32``.
+    device
+        ``cpu``, ``cuda``, ...; by default ``cuda`` if there is a GPU.
+    batch_size
+        Images per forward pass.
+    cache
+        Folder in which features are cached; an interrupted extraction resumes from it.
+    skip_broken
+        Skip images that cannot be decoded, with a warning, instead of raising an error.
+    progress
+        See :mod:`infoshot.core.progress`.
+
+    Returns
+    -------
+    Features, labels, class names and provenance.
+
+    Raises
+    ------
+    InvalidArgumentError, DataError
+        If an argument is not allowed, or the images cannot be read.
+
+    Examples
+    --------
+    >>> table = extract("folder", "photos", backbone="efficientnet-lite0")  # doctest: +SKIP
+    """
+    if dtype not in _DTYPES:
+        raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
+    encoder = _open(backbone, checkpoint)
+    root, splits = Path(root), None if splits is None else Path(splits)
+    check_outputs([root], [None if out is None else Path(out)])
+    keep_freed_memory()
+    with (
+        joined_ranks(device or default_device()) as ranks,
+        open_progress(progress, shown=ranks.is_main) as bar,
+    ):
+        how = Extraction(resize=resize, crop=crop, batch_size=batch_size, device=ranks.device)
+        provenance = encoder_provenance(encoder, how)
+        kept = None if cache is None else FeatureCache(Path(cache), provenance)
+        images = open_dataset(dataset, root, splits)
+        wanted = [images.split(name) for name in ([split, "train"] if base_mean else [split])]
+        if skip_broken:
+            wanted = [drop_broken_images(part, warn=ranks.is_main, progress=bar) for part in wanted]
+        table, *base = (
+            extract_split(dataset, part, encoder, how, cache=kept, ranks=ranks, progress=bar)
+            for part in wanted
+        )
+    features = table.features.to(_DTYPES[dtype])
+    if not features.isfinite().all():
+        raise DataError(f"the features are too large for {dtype}; pass dtype=float32.")
+    mean = base[0].features.mean(0) if base else None
+    table = dataclasses.replace(table, features=features, base_mean=mean)
+    if out is not None and ranks.is_main:
+        write_features(out, table)
+    return table
+
+
+def extract_shards(
+    images: AnyPath,
+    out: AnyPath,
+    *,
+    backbone: EncoderLike = "efficientnet-lite0",
+    shard_size: int = 10_000,
+    dtype: str = "float16",
+    device: str | None = None,
+    progress: ProgressLike = None,
+) -> ShardCounts:
+    """Compute the features of any images as shards for :func:`infoshot.solve_shards`.
+
+    Shards that are finished are kept, so that an interrupted extraction resumes. Started by
+    ``torchrun``, the processes share the shards and write the same files as a single process.
+
+    Parameters
+    ----------
+    images
+        A folder tree of images, a CSV file with a column ``path``, or a text file with a path per
+        line.
+    out
+        Folder for the shards.
+    backbone
+        Any encoder that :func:`infoshot.open_encoder` opens.
+    shard_size
+        Images per shard.
+    dtype
+        ``float16`` or ``float32``.
+    device, progress
+        As in :func:`extract`.
+
+    Returns
+    -------
+    The numbers of images, of images that cannot be read, of shards, and of new shards.
+
+    Raises
+    ------
+    InvalidArgumentError, DataError
+        If an argument is not allowed, or ``out`` holds other shards.
+
+    Examples
+    --------
+    >>> counts = extract_shards("photos", "shards", shard_size=5000)  # doctest: +SKIP
+    """
+    if dtype not in _DTYPES:
+        raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
+    out = Path(out)
+    keep_freed_memory()
+    with (
+        joined_ranks(device or default_device()) as ranks,
+        open_progress(progress, shown=ranks.is_main) as bar,
+    ):
+        files = find_images(Path(images), without=[out])
+        encoder, how = open_encoder(backbone), Extraction(device=ranks.device)
+        return write_shards(
+            files,
+            encoder,
+            how,
+            out,
+            shard_size=shard_size,
+            dtype=_DTYPES[dtype],
+            ranks=ranks,
+            progress=bar,
+        )
+
+
+def _open(backbone: EncoderLike | None, checkpoint: AnyPath | None) -> Encoder:
+    """Open the encoder that ``extract`` is asked for."""
+    if checkpoint is None:
+        if backbone is None:
+            raise InvalidArgumentError(
+                "an encoder is needed: pass checkpoint=FOLDER, or backbone=NAME of an encoder."
+            )
+        return open_encoder(backbone)
+    path = Path(checkpoint)
+    if path.name == DESCRIPTION_NAME:
+        path = path.parent
+    if path.is_file():
+        if backbone is None:
+            raise InvalidArgumentError(
+                f"{checkpoint} does not record its network; pass backbone=NAME as well."
+            )
+        return open_encoder(backbone, weights=path)
+    if backbone is not None:
+        raise InvalidArgumentError(
+            "pass checkpoint=FOLDER or backbone=NAME, not both; both only if the checkpoint is a "
+            "PyTorch file of weights."
+        )
+    return load_checkpoint(path)
