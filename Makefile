@@ -4,20 +4,20 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 .PHONY: demo test check perf slow clean
 
-demo: .venv/.run  ## the main job on data inside the package, about a minute
+demo: .venv/.run  ## run the demonstration on data in the package, about a minute
 	$(BIN)/infoshot demo
 
-test: .venv/.dev  ## the tests
+test: .venv/.dev  ## run the tests
 	$(BIN)/python -m pytest
 
-check: .venv/.dev  ## everything that must hold before a change lands: what CI runs
+check: .venv/.dev  ## run all checks that a change must pass; CI runs the same
 	scripts/check.sh
 
-perf: .venv/.perf  ## speed as ratios; make perf OUT=results/perf.json keeps them
+perf: .venv/.perf  ## measure speed as ratios; OUT=results/perf.json saves them
 	$(BIN)/python -m pytest perf -o addopts="" --benchmark-disable-gc --benchmark-columns=min,mean $(if $(OUT),--out $(OUT))
 	$(BIN)/python -m perf.whole_evaluation
 
-slow: .venv/.dev  ## proofs that take minutes
+slow: .venv/.dev  ## run the tests that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 clean:
@@ -32,7 +32,7 @@ $(BIN)/python:
 	@touch $@
 
 .venv/.dev: .venv/.run
-	@echo "Installing what the tests need into .venv (once) ..."
+	@echo "Installing the test dependencies into .venv (once) ..."
 	$(PIP) -e '.[dev]'
 	@touch $@
 

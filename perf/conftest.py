@@ -11,7 +11,7 @@ RATIOS: dict[str, dict[str, float]] = {}
 
 
 def pytest_addoption(parser):
-    parser.addoption("--out", type=Path, help="write the ratios and the environment here as JSON")
+    parser.addoption("--out", type=Path, help="JSON file for the ratios and the environment")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,7 +27,7 @@ def tasks():
 
 @pytest.fixture(scope="session")
 def record():
-    """Keep a ratio for the summary and say whether it reaches what was asked."""
+    """Record a ratio for the summary, and fail if it is below ``at_least``."""
 
     def keep(name, ours, theirs, at_least):
         ratio = theirs / ours
@@ -37,7 +37,7 @@ def record():
             "ratio": ratio,
             "at_least": at_least,
         }
-        assert ratio >= at_least, f"{name}: {ratio:.1f} times faster, {at_least} were expected"
+        assert ratio >= at_least, f"{name}: {ratio:.1f} times faster; expected at least {at_least}"
 
     return keep
 
@@ -45,7 +45,7 @@ def record():
 def pytest_terminal_summary(terminalreporter, config):
     if not RATIOS:
         return
-    terminalreporter.section("how many times faster, per task, one thread")
+    terminalreporter.section("speed ratios per task, one thread")
     for name, row in RATIOS.items():
         terminalreporter.line(
             f"{name:58} {row['ours_ms']:9.2f} ms  against {row['theirs_ms']:9.2f} ms"

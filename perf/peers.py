@@ -1,4 +1,7 @@
-"""easyfsl beside a PyTorch without torchvision: it only needs four names from it to import."""
+"""Run easyfsl without torchvision.
+
+easyfsl imports four names of torchvision and does not use them here, so a stub is enough.
+"""
 
 import sys
 import types
@@ -7,11 +10,11 @@ import torch
 
 
 def _stub(*_, **__):
-    raise RuntimeError("this stub of torchvision only lets easyfsl import")
+    raise RuntimeError("torchvision is a stub here: easyfsl can import it, but not use it")
 
 
 def easyfsl_tim(tasks, n_steps):
-    """Its TIM over a batch, one task at a time, as it works. Returns the seconds' worth of work."""
+    """Run its TIM on a batch, one task at a time, which is all that easyfsl supports."""
     from easyfsl.methods import TIM
 
     for z_sup, y_sup, z_qry in zip(tasks.z_sup, tasks.y_sup, tasks.z_qry, strict=True):
@@ -21,7 +24,7 @@ def easyfsl_tim(tasks, n_steps):
 
 
 def easyfsl_method(name, tasks):
-    """One of its other methods over a batch, one task at a time; the scores of all tasks."""
+    """Run another of its methods, one task at a time, and return the scores of all tasks."""
     import easyfsl.methods
 
     scores = []
@@ -33,7 +36,7 @@ def easyfsl_method(name, tasks):
 
 
 def install_torchvision_stub():
-    """Put the stub where ``import torchvision`` finds it."""
+    """Register the stub, so that ``import torchvision`` finds it."""
     names = (
         "torchvision",
         "torchvision.models",

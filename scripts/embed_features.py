@@ -1,10 +1,10 @@
-r"""Store a feature file in 8 bits per number, with one scale per row: half of float16.
+r"""Store a feature file with 8 bits per value and one scale per row: half the size of float16.
 
     python scripts/embed_features.py mini_test_resnet18.safetensors \
         src/infoshot/assets/mini_test_resnet18.safetensors
 
-The features must be averages after a ReLU, so that none is negative. Rounding each row to 255
-levels of its largest entry moves a unit-length feature by 0.005 on average.
+The features must be non-negative, for example averages after a ReLU. Each row is rounded to 255
+levels of its largest value. This moves a unit-length feature by 0.005 on average.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from infoshot.features import digest, read_features
 
 
 def main() -> None:
-    """Read the arguments, quantise, write."""
+    """Parse the arguments, quantise the features and write them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
@@ -27,7 +27,7 @@ def main() -> None:
     table = read_features(arguments.source)
     features = table.features.float()
     if features.min() < 0 or table.base_mean is None:
-        parser.error("the features must not be negative and must come with their base mean")
+        parser.error("the features must not be negative, and the file must have a base_mean")
     scale = features.amax(1) / 255
     tensors = {
         "features": (features / scale.unsqueeze(-1)).round().to(torch.uint8),

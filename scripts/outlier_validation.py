@@ -1,12 +1,13 @@
-"""How well photos of no class are told from the others, on validation classes of mini-ImageNet.
+"""Compare outlier scores on the validation classes of mini-ImageNet.
 
 infoshot extract --dataset mini-imagenet --root DIR --split val --backbone efficientnet-lite0
 --dtype float32 --out val.safetensors
 python scripts/outlier_validation.py val.safetensors
 
-Ten random classes make a pile, some of them have five examples each, the others are strangers.
-Several scores are compared, each with the limit that 95 in 100 examples stay below when they are
-held out: how many strangers are beyond it, and how many photos of the classes.
+Each trial draws ten random classes. Some of them have five examples each; images of the others are
+out-of-class. The threshold of a score is its 95 % quantile over the held-out examples. The script
+prints the AUROC of each score, and which percentages of the out-of-class and of the in-class images
+are above the threshold.
 """
 
 import math
@@ -25,47 +26,47 @@ from infoshot.solvers import METHODS
 Score = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 TRIALS, SHOTS = 20, 5
-PILES = ((2, 150), (5, 500), (8, 500), (10, 500), (10, 2000))  # classes with examples, photos
+POOLS = ((2, 150), (5, 500), (8, 500), (10, 500), (10, 2000))  # classes with examples, images
 SOLVER = METHODS["tim-auto"].solver
 
 
-def pile(
-    table: FeatureTable, n_known: int, n_photos: int, generator: torch.Generator
+def draw_pool(
+    table: FeatureTable, n_known: int, n_images: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Examples with labels, photos, and which of them are strangers."""
+    """Draw examples with labels, unlabelled images, and the mask of those out of class."""
     z = prepare(table, "l2")
-    support, queries, strange = [], [], []
+    support, queries, out_of_class = [], [], []
     for number, label in enumerate(torch.randperm(16, generator=generator)[:10].tolist()):
         own = (table.labels == label).nonzero().flatten()
         own = own[torch.randperm(len(own), generator=generator)]
-        photos = own[SHOTS : SHOTS + n_photos // 10]
+        images = own[SHOTS : SHOTS + n_images // 10]
         if number < n_known:
             support.append(own[:SHOTS])
-        queries.append(photos)
-        strange += [number >= n_known] * len(photos)
+        queries.append(images)
+        out_of_class += [number >= n_known] * len(images)
     y_sup = torch.arange(n_known).repeat_interleave(SHOTS)
-    return z[torch.cat(support)], y_sup, z[torch.cat(queries)], torch.tensor(strange)
+    return z[torch.cat(support)], y_sup, z[torch.cat(queries)], torch.tensor(out_of_class)
 
 
 def by_class_mean(z_sup: Tensor, y_sup: Tensor, z: Tensor) -> Tensor:
-    """One minus the cosine with the nearest class mean of the examples."""
+    """One minus the cosine similarity to the nearest class mean of the examples."""
     means = torch.stack([z_sup[y_sup == k].mean(0) for k in y_sup.unique()])
     return 1 - (z @ normalize(means, dim=-1).T).amax(1)
 
 
 def by_nearest_example(z_sup: Tensor, y_sup: Tensor, z: Tensor) -> Tensor:
-    """One minus the cosine with the nearest example."""
+    """One minus the cosine similarity to the nearest example."""
     return 1 - (z @ z_sup.T).amax(1)
 
 
 def by_the_solve(z_sup: Tensor, y_sup: Tensor, z: Tensor) -> Tensor:
-    """Distance from the prototypes that tim-auto ends with."""
+    """Distance from the final prototypes of tim-auto."""
     task = TaskBatch(z_sup[None], y_sup[None], z[None], int(y_sup.max()) + 1)
     return solve(SOLVER, task).outlier_scores[0]
 
 
-def held_out(score: Score, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor) -> Tensor:
-    """Scores of examples, each among 200 photos and without itself in the support."""
+def held_out_scores(score: Score, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor) -> Tensor:
+    """Score each example together with 200 images, with itself removed from the support."""
     some = z_qry[torch.arange(200) * len(z_qry) // 200] if len(z_qry) > 200 else z_qry
     scores = []
     for number in range(len(z_sup)):
@@ -75,31 +76,31 @@ def held_out(score: Score, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor) -> Tenso
     return torch.stack(scores)
 
 
-def auroc(scores: Tensor, strange: Tensor) -> float:
-    """How well scores tell strangers from the others."""
+def auroc(scores: Tensor, out_of_class: Tensor) -> float:
+    """Area under the ROC curve of the scores, for detecting out-of-class images."""
     ranks = scores.argsort().argsort().double() + 1
-    n_strange, n_known = int(strange.sum()), int((~strange).sum())
-    return float((ranks[strange].sum() - n_strange * (n_strange + 1) / 2) / (n_strange * n_known))
+    n_out, n_in = int(out_of_class.sum()), int((~out_of_class).sum())
+    return float((ranks[out_of_class].sum() - n_out * (n_out + 1) / 2) / (n_out * n_in))
 
 
 def main() -> None:
-    """All piles, all scores."""
+    """Print one line per pool and score."""
     table = read_features(sys.argv[1])
-    for n_known, n_photos in PILES:
+    for n_known, n_images in POOLS:
         for score in (by_class_mean, by_nearest_example, by_the_solve):
             generator = torch.Generator().manual_seed(0)
             rows = []
             for _ in range(TRIALS):
-                z_sup, y_sup, z_qry, strange = pile(table, n_known, n_photos, generator)
+                z_sup, y_sup, z_qry, outside = draw_pool(table, n_known, n_images, generator)
                 scores = score(z_sup, y_sup, z_qry)
-                beyond = scores > held_out(score, z_sup, y_sup, z_qry).quantile(0.95)
-                found = beyond[strange].float().mean() if strange.any() else math.nan
-                area = auroc(scores, strange) if strange.any() else math.nan
-                rows.append([area, float(found), float(beyond[~strange].float().mean())])
+                above = scores > held_out_scores(score, z_sup, y_sup, z_qry).quantile(0.95)
+                found = above[outside].float().mean() if outside.any() else math.nan
+                area = auroc(scores, outside) if outside.any() else math.nan
+                rows.append([area, float(found), float(above[~outside].float().mean())])
             area, found, false = (100 * torch.tensor(rows).mean(0)).tolist()
             sys.stdout.write(
-                f"{n_known:2} of 10 classes known, {n_photos:4} photos, {score.__name__:18}: "
-                f"AUROC {area:.1f}, {found:.0f}% of strangers found, {false:.1f}% false alarms\n"
+                f"{n_known:2} classes with examples, {n_images:4} images, {score.__name__:18}: "
+                f"AUROC {area:.1f}, {found:.0f}% of outliers found, {false:.1f}% false alarms\n"
             )
 
 
