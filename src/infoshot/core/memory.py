@@ -1,4 +1,4 @@
-"""The memory of the machine: how much there is, how much is used, and keeping what was freed."""
+"""Memory: how much the machine has, the peak of this process, and keeping freed blocks."""
 
 import ctypes
 import math
@@ -13,18 +13,18 @@ _LARGEST_BLOCK = 2**31 - 1
 
 
 def memory_of_machine() -> float:
-    """Bytes of memory, infinite where the system does not tell."""
+    """Return the bytes of memory, infinite if the system does not say."""
     if not hasattr(os, "sysconf"):
         return math.inf
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep the memory it frees, for the next tensor of that size.
+    """Keep freed memory in the process, for the next tensor of that size.
 
-    The C library would give every large block back and ask for it again, page by page: two fifths
-    of the time of training a small network on a CPU. For commands that end, not for other people's
-    processes; does nothing where the C library is not GNU's.
+    By default the C library returns every large block to the system and requests it again, page by
+    page, which takes two fifths of the time of training a small network on a CPU. Has an effect
+    only with GNU's C library.
     """
     mallopt = _c_function("mallopt")
     if mallopt is not None:
@@ -33,13 +33,13 @@ def keep_freed_memory() -> None:
 
 
 def watch_peak() -> Callable[[], float]:
-    """Begin to watch the memory of this process; call what is returned for the peak since then.
+    """Start to measure memory; the returned function gives the peak since then.
 
-    In bytes, beside what was in use at the beginning; NaN where the system does not tell.
+    In bytes above what was in use at the start; NaN if the system does not say.
     """
     trim = _c_function("malloc_trim")
     if trim is not None:
-        trim(0)  # what was freed before would be used again unseen
+        trim(0)  # else memory that was freed before is reused unnoticed
     try:
         Path("/proc/self/clear_refs").write_text("5")
         before = _resident("VmRSS")
@@ -49,7 +49,7 @@ def watch_peak() -> Callable[[], float]:
 
 
 def _resident(name: str) -> float:
-    """Bytes from a line of the system's own account."""
+    """Read a number of bytes from the system's statistics of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
             return 1024 * float(line.split()[1])
@@ -57,5 +57,5 @@ def _resident(name: str) -> float:
 
 
 def _c_function(name: str) -> Any:  # noqa: ANN401 - ctypes has no type for it
-    """Return a function of GNU's C library, or ``None`` where there is none."""
+    """Return a function of GNU's C library, or ``None``."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

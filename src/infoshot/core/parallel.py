@@ -1,8 +1,8 @@
-"""Work on independent chunks with several threads, one core each.
+"""Process independent chunks with several threads, one core each.
 
-The products of a few-shot task are too small to be split over cores, but the tasks are
-independent: every thread takes whole chunks and PyTorch uses one core in it. PyTorch lets go of
-Python's lock inside its operations, so threads are enough.
+The matrix products of a few-shot task are too small to be split over cores, but tasks are
+independent: every thread processes whole chunks with one core. PyTorch releases Python's global
+lock inside its operations, so threads are enough.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 def chunk_ranges(n_items: int, chunk_size: int) -> list[range]:
-    """Consecutive ranges of at most ``chunk_size`` that cover ``n_items``.
+    """Split ``n_items`` into consecutive ranges of at most ``chunk_size``.
 
     Examples
     --------
@@ -38,11 +38,11 @@ def map_chunks(
     *,
     split_single: bool = True,
 ) -> Iterator[Result]:
-    """Apply ``work`` to every chunk and yield the results in order; chunks are made as needed.
+    """Apply ``work`` to every chunk and yield the results in order; chunks are consumed lazily.
 
     Several chunks run on one core each, ``n_threads`` of them at a time; a single chunk may use
     ``n_threads`` cores itself, unless ``split_single`` is false. So the results depend on the
-    chunks, not on the number of threads, but for the rounding of a single chunk that was split.
+    chunks, not on the number of threads, except for the rounding of a single chunk.
     """
     coming = iter(chunks)
     first = list(islice(coming, 2))
@@ -54,7 +54,7 @@ def map_chunks(
             yield result
         return
     with _torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
-        # A few ahead of the threads and no more: memory must not grow with the number of chunks.
+        # Only a few chunks ahead, so that memory does not grow with their number.
         futures = deque(
             pool.submit(_on_one_core, work, chunk) for chunk in islice(coming, 2 * n_threads)
         )
@@ -77,7 +77,7 @@ def _on_one_core(work: Callable[[Chunk], Result], chunk: Chunk) -> Result:
 
 @contextmanager
 def _torch_threads(n_threads: int) -> Iterator[None]:
-    """Let PyTorch use so many cores, and give it back what it had."""
+    """Set the number of PyTorch's threads temporarily."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
     try:

@@ -1,8 +1,8 @@
-"""Random numbers that depend on (seed, task, stream, position) and on nothing else.
+"""Random numbers that depend only on (seed, stream, task, position).
 
-A generator that is called in sequence makes task 7 depend on how many tasks were drawn before it.
-Here every number is a hash of its place, so any task can be drawn alone, in any order and on any
-device, all tasks at once. The hash is the finalizer of splitmix64 (G. L. Steele, D. Lea,
+With a sequential generator, task 7 depends on how many tasks were drawn before it. Here every
+number is a hash of its position, so that tasks can be drawn in any order, in parallel and on any
+device. The hash is the finalizer of splitmix64 (G. L. Steele, D. Lea,
 C. H. Flood. Fast splittable pseudorandom number generators. OOPSLA 2014) in int64 arithmetic, which
 wraps around the same way on every device.
 """
@@ -16,7 +16,7 @@ _MIX_2 = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
 
 
 def random_bits(seed: int, stream: int, tasks: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """32 random bits for every position of every task.
+    """Return 32 random bits for every position of every task.
 
     Parameters
     ----------

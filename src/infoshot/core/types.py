@@ -1,4 +1,4 @@
-"""What travels between the rooms: feature tables, batches of tasks, solutions."""
+"""The types that packages exchange: feature tables, batches of tasks, solutions, result rows."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class FeatureTable:
-    """Features of many samples, with their labels and where they came from.
+    """Features of many samples, with their labels and provenance.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class FeatureTable:
     class_names
         Name of class ``k`` at position ``k``; empty if unknown.
     provenance
-        Where the features came from, as text.
+        What the features depend on: data set, split, network, transform, version; as text.
     """
 
     features: Tensor
@@ -34,13 +34,13 @@ class FeatureTable:
     provenance: Mapping[str, str] = field(default_factory=dict)
 
     def class_name(self, label: int) -> str:
-        """Name of a class for people; its number where there is no name."""
+        """Return the name of a class, or its number if it has no name."""
         return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskBatch:
-    """Many few-shot tasks of one shape. There is no place for query labels, on purpose.
+    """Many few-shot tasks of one shape. It deliberately has no field for query labels.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class TaskBatch:
         return self.z_sup.shape[0]
 
     def __getitem__(self, which: slice | Tensor) -> "TaskBatch":
-        """Some of the tasks, by slice, mask or index tensor."""
+        """Select tasks by slice, mask or index tensor."""
         return TaskBatch(self.z_sup[which], self.y_sup[which], self.z_qry[which], self.n_way)
 
     @property
@@ -89,7 +89,7 @@ class TaskBatch:
 
 
 class Status(IntEnum):
-    """How the solve of one task ended."""
+    """The result status of one task."""
 
     RAN_ALL_STEPS = 0
     CONVERGED = 1
@@ -98,11 +98,11 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What happened step by step; column 0 is the start, before any step.
+    """The terms of the objective at every step; column 0 is the start.
 
     Terms have shape ``(task, n_steps + 1)``; a task that stopped early keeps its last value.
-    ``seconds`` has shape ``(n_steps + 1,)``: solving time so far of all tasks together, without
-    what the recording itself costs.
+    ``seconds`` has shape ``(n_steps + 1,)``: the solving time of all tasks so far, without the
+    cost of recording.
     """
 
     cross_entropy: Tensor
@@ -113,13 +113,13 @@ class Trace:
 
     @property
     def mutual_information(self) -> Tensor:
-        """Mutual information of queries and predictions, alpha = 1, as in the paper's figure."""
+        """Mutual information of queries and predictions (alpha = 1), as in the paper's figure."""
         return self.marginal_entropy - self.conditional_entropy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
-    """What a solver found.
+    """The result of a solve.
 
     Parameters
     ----------
@@ -132,13 +132,12 @@ class Solution:
     n_steps
         Steps taken per task, shape ``(task,)``.
     outlier_scores
-        How little each query belongs to any of the classes, shape ``(task, query)``; larger is
-        stranger. One minus the largest probability for methods without a score of their own.
+        How unlikely each query belongs to any of the classes, shape ``(task, query)``. One minus
+        the largest probability for methods without a score of their own.
     notes
-        For every task what a user should know of its solve, in words; empty if the method has
-        nothing to say.
+        One sentence per task about what the method decided; empty for most methods.
     trace
-        The course of the solve, if it was asked for.
+        The trace of the solve, if it was recorded.
     """
 
     probabilities: Tensor
@@ -161,13 +160,13 @@ class Solution:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One line of a benchmark: settings, accuracies in percent, calibration, time, environment.
+    """One row of a benchmark: settings, accuracies in percent, calibration, time, environment.
 
-    ``assumes`` is what the method takes for granted. ``macro`` is the accuracy averaged over
-    classes, ``nll`` the negative log-likelihood in nats, ``ece`` the expected calibration error in
-    percent; ``auroc``, with its interval and for open sets only, how well outlier scores tell
-    queries of no class from the others, in percent. ``memory_mb`` is what the run had in use at
-    once beside what was there before.
+    ``assumes`` is what the method assumes about the queries. ``macro`` is the accuracy averaged
+    over classes, ``nll`` the negative log-likelihood in nats, ``ece`` the expected calibration error in
+    percent. ``auroc``, with its interval and for open sets only, measures how well outlier scores
+    separate queries of no class from the others, in percent. ``memory_mb`` is the peak memory of
+    the run above what was in use before.
     """
 
     method: str
@@ -187,7 +186,7 @@ class ResultRow:
     features_digest: str
     settings: Mapping[str, Any]
     environment: Mapping[str, Any]
-    assumes: tuple[str, ...] = ()  # rows that were written earlier do not have these
+    assumes: tuple[str, ...] = ()  # missing in older files
     macro: float = math.nan
     nll: float = math.nan
     ece: float = math.nan

@@ -10,15 +10,14 @@ from infoshot.backbones.backbone import Backbone, Encoder, InputSpec
 from infoshot.backbones.external import external_checks
 from infoshot.core.errors import InvalidArgumentError
 
-DEFAULT_INPUT = InputSpec(crop=224, resize=256)
-
 
 @final
 class PlainModule(Backbone):
     """A module of the user, and the images it expects.
 
     The module may say which images it expects by an attribute ``input_spec``, an
-    :class:`InputSpec`. Without one it gets squares of 224 pixels, normalised as for ImageNet.
+    :class:`InputSpec`. The default is that of the networks here: 84 pixels, ImageNet's mean and
+    standard deviation.
     """
 
     def __init__(self, module: nn.Module, input_spec: InputSpec) -> None:
@@ -43,7 +42,7 @@ def as_backbone(module: nn.Module, name: str) -> Backbone:
     """
     if isinstance(module, Backbone):
         return module
-    spec = getattr(module, "input_spec", DEFAULT_INPUT)
+    spec = getattr(module, "input_spec", InputSpec())
     if not isinstance(spec, InputSpec):
         raise InvalidArgumentError(
             f"'{name}': input_spec must be an infoshot.InputSpec; got {type(spec).__name__}."

@@ -1,4 +1,4 @@
-"""Labelled photos in the forms that other tools read."""
+"""Labelled images in the formats of other tools."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +15,6 @@ EXPORTS: Mapping[str, Export] = {
     "label-studio": export_label_studio,
     "fiftyone": export_fiftyone,
 }
-"""Each takes the photos, all classes, the folder to write into, and what labelled them."""
+"""Each takes the labels, all classes, the folder to write, and the name of the labeller."""
 
 __all__ = ["EXPORTS", "Export"]

@@ -1,4 +1,4 @@
-"""Folders of photos that appear whole or not at all, and replace only their like."""
+"""Export folders: they appear complete or not at all, and replace only earlier exports."""
 
 import os
 import shutil
@@ -15,23 +15,23 @@ MARKER = ".infoshot-export"
 
 @contextmanager
 def whole_folder(folder: Path, photos: Sequence[ImageLabel], model_version: str) -> Iterator[Path]:
-    """A folder to fill, which gets its name in the end; what was exported there before goes.
+    """Yield a temporary folder to fill; it then replaces an earlier export.
 
-    A marker lists what was exported, so that nothing else is ever replaced.
+    A marker file lists what was exported, so that nothing else is replaced.
 
     Parameters
     ----------
     folder
-        Where it shall be.
+        Where to export to.
     photos
-        What will be put into it.
+        The images that are exported.
     model_version
-        What labelled them.
+        The name of the labeller.
 
     Raises
     ------
     DataError
-        If there is something that was not exported, or it cannot be written; all stays as it was.
+        If the folder contains other files, or cannot be written; nothing is changed then.
     """
     folder = folder.resolve()
     new, old = temporary_name(folder), temporary_name(folder)
@@ -50,17 +50,17 @@ def whole_folder(folder: Path, photos: Sequence[ImageLabel], model_version: str)
 
 
 def put(photo: ImageLabel, place: Path) -> None:
-    """Make a relative link to a photo, or copy it where links cannot be made."""
+    """Make a relative link to an image, or copy it if links are not possible."""
     source = _real(photo.file)
     try:
         place.symlink_to(os.path.relpath(source, place.parent))
-    except (OSError, ValueError):  # no right to, or from one drive to another
-        with source.open("rb") as read, place.open("xb") as written:  # never through a link
+    except (OSError, ValueError):  # no permission, or on another drive
+        with source.open("rb") as read, place.open("xb") as written:  # does not follow links
             shutil.copyfileobj(read, written)
 
 
 def _real(file: Path) -> Path:
-    """The place of a file without links on the way, since ``..`` does not go back through them."""
+    """Resolve links in the folder of a file, since ``..`` does not work through links."""
     return file.parent.resolve() / file.name
 
 
@@ -68,20 +68,20 @@ def _check_replaceable(folder: Path, photos: Sequence[ImageLabel]) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise DataError(f"{folder}: there is a file already; an export needs a folder.")
+        raise DataError(f"{folder}: a file; an export needs a folder.")
     if any(_real(photo.file).is_relative_to(folder) for photo in photos):
-        raise DataError(f"{folder}: the export would replace the photos themselves.")
+        raise DataError(f"{folder}: the export would replace the images themselves.")
     marker = folder / MARKER
     known = marker.read_text("utf-8", "replace").splitlines()[1:] if marker.is_file() else []
-    if strange := sorted(_contents(folder) - set(known)):
+    if others := sorted(_contents(folder) - set(known)):
         raise DataError(
-            f"{folder}: holds {len(strange)} files that were not exported there, such as "
-            f"'{strange[0]}'; move them away or export to another folder."
+            f"{folder}: contains {len(others)} files that are not part of an export, such as "
+            f"'{others[0]}'; move them, or export to another folder."
         )
 
 
 def _contents(folder: Path) -> set[str]:
-    """Everything in a folder but subfolders and what systems hide there."""
+    """List the files of a folder, without subfolders and hidden files."""
     return {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")

@@ -1,4 +1,4 @@
-"""A data set as FiftyOne reads it, its ``FiftyOneImageClassificationDataset``.
+"""Export as FiftyOne's ``FiftyOneImageClassificationDataset``.
 
 Load it with ``fiftyone.Dataset.from_dir(dataset_dir=folder,
 dataset_type=fiftyone.types.FiftyOneImageClassificationDataset)``.
@@ -24,7 +24,7 @@ def export_fiftyone(
     Raises
     ------
     DataError
-        If something else is in ``folder``, or it cannot be written.
+        If ``folder`` contains other files, or it cannot be written.
     """
     readable = [photo for photo in photos if photo.status != "unreadable"]
     names_of_classes = [text(name) for name in classes]
@@ -35,7 +35,7 @@ def export_fiftyone(
         (new / "data").mkdir()
         for photo in readable:
             stem, extension = split_extension(photo.file.name)
-            # Labels are found by the name up to its last dot, so that must differ.
+            # FiftyOne finds labels by the name up to its last dot, so those must differ.
             name = names.take(stem if extension else stem.replace(".", "_"))
             put(photo, new / "data" / f"{name}{extension}")
             labels[name] = _target(photo, number_of)
@@ -45,7 +45,7 @@ def export_fiftyone(
 
 def _target(photo: ImageLabel, number_of: Mapping[str, int]) -> dict[str, Any] | None:
     if not photo.label:
-        return None  # as FiftyOne has photos without a label
+        return None  # FiftyOne's form of an unlabelled image
     return {
         "label": number_of[text(photo.label)],
         "confidence": photo.confidence,

@@ -1,4 +1,4 @@
-"""One folder per class, as torchvision, Hugging Face and ``infoshot extract`` read them."""
+"""Export one folder per class, as torchvision, Hugging Face and ``extract`` read them."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ _WITHHELD = {"unsure": "_unsure", "outlier": "_outlier"}
 def export_imagefolder(
     photos: Sequence[ImageLabel], classes: Sequence[str], folder: Path, model_version: str
 ) -> None:
-    """Link every readable photo as ``folder/<class>/<name>``; what is in doubt goes apart.
+    """Link every readable image as ``folder/<class>/<name>``; doubtful ones in folders apart.
 
     Raises
     ------
     DataError
-        If something else is in ``folder``, or it cannot be written.
+        If ``folder`` contains other files, or it cannot be written.
     """
     readable = [photo for photo in photos if photo.status != "unreadable"]
     taken = Names(_WITHHELD.values())

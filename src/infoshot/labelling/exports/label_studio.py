@@ -1,9 +1,9 @@
-"""Tasks with predictions, and the labelling configuration, as Label Studio imports them.
+"""Export tasks with predictions and a labelling configuration for Label Studio.
 
-Photos are named by the address at which Label Studio serves files of its own machine, and which
-takes paths below its document root: start it with ``LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true``
-and ``LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT=/``, and add the folder of photos to the project as
-local storage. It cannot serve files whose names are not UTF-8.
+Images are named by the address at which Label Studio serves local files, relative to its document
+root. Start it with ``LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true``
+and ``LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT=/``, and add the image folder to the project as local
+storage. It cannot serve files whose names are not UTF-8.
 
 Formats: https://labelstud.io/guide/predictions and https://labelstud.io/tags/choices
 """

@@ -1,4 +1,4 @@
-"""Names of photos and classes that every file system, JSON and XML can hold."""
+"""Names of images and classes that are valid in every file system, in JSON and in XML."""
 
 import re
 import unicodedata
@@ -8,17 +8,17 @@ from infoshot.images.decoding import EXTENSIONS
 
 _LONGEST = 200  # bytes; file systems take 255, and a number and an extension may follow
 _FORBIDDEN = frozenset('/\\:*?"<>|')
-_JOINERS = frozenset("\u200c\u200d")  # do not show, but words and emoji are written with them
+_JOINERS = frozenset("\u200c\u200d")  # invisible, but part of words and emoji
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 class Names:
-    """Safe names that stay apart, also where case or composition of letters does not count.
+    """Safe names that stay distinct where case or Unicode composition does not count.
 
     Parameters
     ----------
     taken
-        Names that must not be given.
+        Names that are in use.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -26,7 +26,7 @@ class Names:
         self._numbers: dict[str, int] = {}
 
     def take(self, name: str) -> str:
-        """A safe name like ``name``, with a number before the extension if it was taken."""
+        """Return a safe name like ``name``, with a number before the extension if it is in use."""
         stem, extension = split_extension(name)
         stem = _safe(stem)
         free = wanted = stem + extension
@@ -38,13 +38,13 @@ class Names:
 
 
 def split_extension(name: str) -> tuple[str, str]:
-    """The name up to its extension, and the extension if it is an image's."""
+    """Split off the extension if it is that of an image."""
     stem, dot, extension = name.rpartition(".")
     return (stem, dot + extension) if (dot + extension).lower() in EXTENSIONS else (name, "")
 
 
 def text(name: str) -> str:
-    r"""The name with what XML cannot hold spelled out.
+    r"""Replace characters that XML does not allow.
 
     >>> text("tab\t and bell\a")
     'tab\t and bell\\x07'
@@ -62,5 +62,5 @@ def _is_kept(letter: str) -> bool:
 
 
 def _folded(name: str) -> str:
-    """What two names share if a file system takes them for one (Unicode's caseless matching)."""
+    """Normalise a name for Unicode's caseless matching."""
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
