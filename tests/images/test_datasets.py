@@ -214,7 +214,7 @@ def test_inspection_says_what_is_missing_unknown_ignored_and_broken(tmp_path):
     _write(tmp_path / "cats" / "a.png", _png(_pixels("n4", 0)))
     (tmp_path / "n01930112" / "notes.txt").write_text("hello")
     (tmp_path / "n01930112" / "broken.jpg").write_bytes(b"")
-    inspection = inspect_dataset(open_dataset("mini-imagenet", tmp_path))
+    inspection = inspect_dataset("mini-imagenet", tmp_path)
     test = {count.split: count for count in inspection.splits}["test"]
     assert (test.classes, test.images, test.published_classes) == (2, 7, 20)
     assert len(inspection.missing_classes) == 96
@@ -223,7 +223,7 @@ def test_inspection_says_what_is_missing_unknown_ignored_and_broken(tmp_path):
     assert len(inspection.broken) == 1
     assert "broken.jpg: the file is empty" in inspection.broken[0]
     assert not inspection.complete
-    assert not inspect_dataset(open_dataset("mini-imagenet", tmp_path), decode=False).broken
+    assert not inspect_dataset("mini-imagenet", tmp_path, decode=False).broken
 
 
 class _Malicious:

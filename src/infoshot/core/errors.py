@@ -31,3 +31,7 @@ class NonFiniteWarning(RuntimeWarning):
 
 class IsolatedWarning(UserWarning):
     """Some queries are connected to no labelled sample, so that nothing is known of them."""
+
+
+class ImbalanceWarning(UserWarning):
+    """The classes seem not to be equally frequent, although the method assumes that they are."""
