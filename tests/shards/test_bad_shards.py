@@ -286,9 +286,7 @@ def test_a_folder_of_another_command_is_not_changed(good, tmp_path):
     out.mkdir()
     (out / "run.json").write_text("{}")
     for force in (False, True):
-        with pytest.raises(
-            DataError, match=r"run.json: belongs to another command"
-        ):
+        with pytest.raises(DataError, match=r"run.json: belongs to another command"):
             solve_shards(good.support, good.queries, out, settings=SETTINGS, force=force)
     assert (out / "run.json").read_text() == "{}"
 
