@@ -17,7 +17,7 @@ from torch import Tensor
 
 from infoshot.core.errors import DataError
 
-SUFFIXES = (".safetensors", ".npy")
+_SUFFIXES = (".safetensors", ".npy")
 _ACCEPTED = "a shard is safetensors with features [n, D], or .npy [n, D], in float16 or float32"
 
 
@@ -69,7 +69,7 @@ def find_shards(folder: Path) -> list[Shard]:
     paths = sorted(
         path
         for path in folder.iterdir()
-        if path.suffix in SUFFIXES and not path.name.startswith(".")
+        if path.suffix in _SUFFIXES and not path.name.startswith(".")
     )
     if not paths:
         raise DataError(f"{folder}: the folder has no shards; {_ACCEPTED}.")

@@ -21,7 +21,7 @@ from infoshot.solvers import Method, TimAdm, TimAuto, _kernels, balance
 from infoshot.solvers.sharded import half
 from infoshot.solvers.sharded.rows import Piece, Rows, inverse_lengths
 
-METHODS = ("tim-adm", "tim-auto")
+_METHODS = ("tim-adm", "tim-auto")
 _FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 512, 16384, 2**20  # of a chunk on a CPU
 _ROWS_ON_GPU, _NUMBERS_ON_GPU = 2**18, 2**28
 _SHARE_OF_GPU = 0.6  # of its free memory that features may fill
@@ -186,7 +186,7 @@ def read_task(
     rows, shards = read_support(support), find_shards(queries)
     if prior is not None:
         method = _with_prior(method, prior, rows.names)
-    solver = _check_solver(method)
+    solver = _adapt_solver(method)
     solver.validate(len(rows.names))
     if shards[0].dim != rows.z.shape[1]:
         raise DataError(
@@ -227,8 +227,8 @@ def _with_prior(method: Method, prior: Mapping[str, float], names: Sequence[str]
     return method.with_settings({"class_prior": in_class_order(prior, names)})
 
 
-def _check_solver(method: Method) -> TimAdm | TimAuto:
-    """Return the solver for shards; raise if a setting of it would have no effect."""
+def _adapt_solver(method: Method) -> TimAdm | TimAuto:
+    """Return the solver as shards use it; raise if one of its settings would have no effect."""
     solver = method.solver
     if isinstance(solver, TimAdm):
         if not solver.linearized or solver.form == "gram":
@@ -238,7 +238,7 @@ def _check_solver(method: Method) -> TimAdm | TimAuto:
         return solver
     if not isinstance(solver, TimAuto):
         raise InvalidArgumentError(
-            f"method must be one of {', '.join(METHODS)} for shards; got '{method.name}'."
+            f"method must be one of {', '.join(_METHODS)} for shards; got '{method.name}'."
         )
     default = TimAuto()
     if solver.smoothing not in (0, default.smoothing) or (
