@@ -3,10 +3,9 @@
 python -m perf.shards [--rows 500000 1000000 2000000] [--dim 128] [--classes 100] [--steps 20]
     [--device cpu] [--json results/shards.json]
 
-Every size runs in a process of its own: features in float16 on disk, the command's own function,
-then three products per chunk of rows with the same reading, conversion and scaling. Memory is what
-the process owns (``RssAnon``), pages that are mapped from files left out, beside what importing
-took.
+Every size runs in a separate process: features in float16 on disk, ``solve_shards``, then three
+products per chunk of rows with the same reading, conversion and scaling. Memory is the peak of
+anonymous memory (``RssAnon``, without the pages of mapped files) above that after the imports.
 """
 
 import argparse
@@ -15,6 +14,7 @@ import multiprocessing
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -54,7 +54,7 @@ def make(folder, n_rows, dim, n_classes, device):
 
 
 def own_memory():
-    """Bytes that belong to this process alone."""
+    """Bytes of this process without the pages of mapped files."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return 1024 * int(line.split()[1])
@@ -62,7 +62,7 @@ def own_memory():
 
 
 class Peak:
-    """Looks at the memory every few milliseconds."""
+    """Samples the memory every few milliseconds."""
 
     def __enter__(self):
         self.before = self.peak = own_memory()
@@ -81,15 +81,15 @@ class Peak:
 
 
 def bare_seconds(folder, device):
-    """Three products over all chunks as the solve makes them."""
+    """Three products over all chunks of the solve."""
     from infoshot.distributed import Ranks
-    from infoshot.shards.plan import Plan
+    from infoshot.shards.shard_task import read_task
     from infoshot.solvers import METHODS
 
     support, queries = folder / "support.safetensors", folder / "queries"
-    plan = Plan.prepared(support, queries, METHODS["tim-adm"], Ranks(device=device))
-    rows = plan.own_queries()
-    weights = plan.support.means().float().to(device)
+    task = read_task(support, queries, METHODS["tim-adm"], Ranks(device=device))
+    rows = task.own_queries()
+    weights = task.support.means().float().to(device)
     if rows.as_stored:
         weights = weights.half()
 
@@ -115,19 +115,16 @@ def bare_seconds(folder, device):
 
 def run(folder, options, queue):
     from infoshot.core.memory import keep_freed_memory
-    from infoshot.distributed import Ranks
     from infoshot.shards import solve_shards
-    from infoshot.solvers import METHODS
 
     keep_freed_memory()
-    ranks = Ranks(device=options.device)
-    where = (folder / "support.safetensors", folder / "queries")
+    solve = partial(
+        solve_shards, folder / "support.safetensors", folder / "queries", device=options.device
+    )
     with Peak() as memory:
-        warm_up = METHODS["tim-adm"].with_settings({"n_steps": 1})  # builds kernels
-        solve_shards(*where, folder / "first", method=warm_up, ranks=ranks)
+        solve(folder / "first", settings={"n_steps": 1})  # builds kernels
         start = time.perf_counter()
-        method = METHODS["tim-adm"].with_settings({"n_steps": options.steps})
-        summary = solve_shards(*where, folder / "out", method=method, ranks=ranks)
+        summary = solve(folder / "out", settings={"n_steps": options.steps})
         seconds = time.perf_counter() - start
     bare = bare_seconds(folder, options.device)
     queue.put(
@@ -149,7 +146,7 @@ def main():
     parser.add_argument("--classes", type=int, default=100)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--folder", help="where the shards are made")
+    parser.add_argument("--folder", help="where to write the shards")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     context, rows = multiprocessing.get_context("spawn"), []

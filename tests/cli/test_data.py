@@ -28,7 +28,7 @@ def test_help_has_an_example():
     assert "Example: infoshot data inspect" in " ".join(run("inspect", "--help").output.split())
 
 
-def test_inspect_reports_what_is_there(root, tmp_path):
+def test_inspect_prints_the_content(root, tmp_path):
     out = tmp_path / "report.json"
     result = run("inspect", "--dataset", "folder", "--root", root, "--json", out)
     assert result.exit_code == 0, result.output
@@ -49,7 +49,7 @@ def test_inspect_reports_what_is_there(root, tmp_path):
     assert len(report["broken"]) == 1
 
 
-def test_inspect_without_decoding_says_so(root):
+def test_inspect_without_decoding(root):
     result = run("inspect", "--dataset", "folder", "--root", root, "--no-decode")
     assert "(images were not decoded)." in result.output
 
@@ -64,7 +64,7 @@ def test_inspect_without_decoding_says_so(root):
         (["--dataset", "folder", "--root", "c/a.png"], "a file, not a folder."),
     ],
 )
-def test_bad_input_gets_one_sentence(arguments, message, tmp_path, monkeypatch):
+def test_bad_input_gives_one_sentence(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.png").touch()

@@ -3,9 +3,7 @@
 import pytest
 
 from infoshot import TimAdm, solve
-from infoshot.distributed import Ranks
 from infoshot.shards import solve_shards
-from infoshot.solvers import METHODS
 from tests.shards.made_shards import make_shards
 from tests.shards.test_solve_shards import check_same
 
@@ -18,7 +16,7 @@ def test_sharded_equals_unsharded(tmp_path, half, n_steps, prior):
     on_disk = make_shards(tmp_path, half=half)
     settings = {"n_steps": n_steps, "class_prior": prior}
     expected = solve(TimAdm(**settings), on_disk.task()).probabilities[0]
-    method = METHODS["tim-adm"].with_settings(settings)
-    ranks = Ranks(device="cuda")
-    solve_shards(on_disk.support, on_disk.queries, tmp_path / "out", method=method, ranks=ranks)
+    solve_shards(
+        on_disk.support, on_disk.queries, tmp_path / "out", settings=settings, device="cuda"
+    )
     check_same(tmp_path / "out", expected, 2e-3 if half else 1e-4)

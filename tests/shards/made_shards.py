@@ -1,4 +1,4 @@
-"""Shards of many kinds on disk, and the same rows in memory."""
+"""Shards in both formats on disk, and the same rows in memory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +12,13 @@ from infoshot import TaskBatch
 from infoshot.core.types import FeatureTable
 from infoshot.features import write_features
 
-SIZES = (700, 1, 0, 1299, 400)  # uneven, one row, none
+SIZES = (700, 1, 0, 1299, 400)  # different sizes, one row, no row
 N_CLASSES, DIM = 7, 24
 
 
 @dataclass
 class OnDisk:
-    """A support file and a folder of shards, and the rows as they can be read from them."""
+    """A support file and a folder of shards, and their rows in memory."""
 
     support: Path
     queries: Path

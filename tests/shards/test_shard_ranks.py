@@ -1,4 +1,4 @@
-"""Several real processes over gloo against one, and what they say when something is wrong."""
+"""Several real processes over gloo against one, and their messages when something fails."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-m", "infoshot", "solve-shards"]
 
 
 def start_ranks(size, on_disk, out, *more):
-    """The processes of a run, joined without torchrun so that nobody stops them for us."""
+    """Start the processes of a run, without torchrun, which would stop them for us."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -36,26 +36,26 @@ def start_ranks(size, on_disk, out, *more):
     ]  # fmt: skip
 
 
-def finished(processes, timeout=120):
-    """Exit codes and what was said."""
-    said = [process.communicate(timeout=timeout) for process in processes]
-    return [process.returncode for process in processes], ["".join(words) for words in said]
+def wait_for(processes, timeout=120):
+    """Exit codes and output of the processes."""
+    output = [process.communicate(timeout=timeout) for process in processes]
+    return [process.returncode for process in processes], ["".join(parts) for parts in output]
 
 
 @pytest.mark.parametrize(("size", "n_steps", "half"), [(2, 10, True), (4, 150, False)])
 def test_ranks_take_the_steps_of_one_process(tmp_path, size, n_steps, half):
     on_disk = make_shards(tmp_path, half=half)
-    codes, said = finished(
+    codes, output = wait_for(
         start_ranks(size, on_disk, tmp_path / "out", "--set", f"n_steps={n_steps}")
     )
-    assert codes == [0] * size, said
+    assert codes == [0] * size, output
     expected = solve(TimAdm(n_steps=n_steps), on_disk.task()).probabilities[0]
     check_same(tmp_path / "out", expected, 1e-4)
-    assert f"{sum(SIZES):,} rows of 5 shards" in said[0]
-    assert said[1:] == [""] * (size - 1)  # only the main process speaks
+    assert f"{sum(SIZES):,} rows of 5 shards" in output[0]
+    assert output[1:] == [""] * (size - 1)  # only the main process prints
 
 
-def test_a_killed_process_stops_the_others_with_a_sentence(tmp_path):
+def test_processes_stop_with_a_sentence_when_one_is_killed(tmp_path):
     on_disk = make_shards(tmp_path)
     processes = start_ranks(2, on_disk, tmp_path / "out", "--set", "n_steps=100000")
     deadline = time.monotonic() + 60
@@ -63,19 +63,19 @@ def test_a_killed_process_stops_the_others_with_a_sentence(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     processes[1].send_signal(signal.SIGKILL)
-    codes, said = finished(processes, timeout=60)
+    codes, output = wait_for(processes, timeout=60)
     assert codes == [1, -signal.SIGKILL]
-    assert "another process of this run has ended" in said[0]
-    assert "Traceback" not in said[0]
+    assert "another process of this run has ended" in output[0]
+    assert "Traceback" not in output[0]
 
 
-def test_a_bad_shard_of_one_process_is_named_by_it(tmp_path):
+def test_the_process_of_a_bad_shard_names_it(tmp_path):
     on_disk = make_shards(tmp_path)
     rows = torch.ones(5, 24)
     rows[3, 2] = torch.nan
     save_file({"features": rows}, on_disk.queries / "bad.safetensors")
-    codes, said = finished(start_ranks(2, on_disk, tmp_path / "out", "--set", "n_steps=5"))
+    codes, output = wait_for(start_ranks(2, on_disk, tmp_path / "out", "--set", "n_steps=5"))
     assert sorted(codes) == [1, 2]
     bad = codes.index(2)
-    assert "bad.safetensors: row 3 has values that are not finite." in said[bad]
-    assert "another process of this run has ended" in said[1 - bad]
+    assert "bad.safetensors: row 3 has values that are not finite." in output[bad]
+    assert "another process of this run has ended" in output[1 - bad]

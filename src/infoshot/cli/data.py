@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from infoshot.cli import image_options as given
-from infoshot.cli._console import print_table, progress_bar, stdout
+from infoshot.cli._console import print_table, stdout
 from infoshot.core.atomic import check_outputs, write_atomically
-from infoshot.images import open_dataset
 from infoshot.images.inspection import Inspection, inspect_dataset
-from infoshot.images.workers import decode_workers
 
 _MOST_LINES = 10
 
@@ -27,20 +25,12 @@ def inspect(
     decode: Annotated[bool, typer.Option(help="Try to decode every image.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
 ) -> None:
-    """What is there, what is missing against the published counts, what does not decode.
+    """Compare a data set with the published counts, and find images that do not decode.
 
     Example: infoshot data inspect --dataset mini-imagenet --root data/mini-imagenet
     """
     check_outputs([root], [json])
-    found = open_dataset(dataset, root, splits)
-    with progress_bar("images") as progress:
-        bar = progress.add_task("decoding", total=len(found.found.records) if decode else 0)
-        inspection = inspect_dataset(
-            found,
-            decode=decode,
-            n_workers=decode_workers(),
-            on_progress=lambda n_done: progress.advance(bar, n_done),
-        )
+    inspection = inspect_dataset(dataset, root, splits=splits, decode=decode, progress=True)
     if json:
         write_atomically(json, json_format.dumps(dataclasses.asdict(inspection), indent=1) + "\n")
     _print(inspection, decode)
@@ -63,9 +53,9 @@ def _print(inspection: Inspection, decode: bool) -> None:
         ],
     )
     for title, lines in (
-        ("Classes that are missing", inspection.missing_classes),
+        ("Missing classes", inspection.missing_classes),
         ("Classes that belong to no split", inspection.unknown_classes),
-        ("Files that are no images by their name, ignored", inspection.ignored),
+        ("Ignored files, not images by their names", inspection.ignored),
         ("Images that do not decode", inspection.broken),
     ):
         if lines:
@@ -73,8 +63,9 @@ def _print(inspection: Inspection, decode: bool) -> None:
             for line in lines[:_MOST_LINES]:
                 console.print(f"  {line}", soft_wrap=True)
             if len(lines) > _MOST_LINES:
-                console.print(f"  ... {len(lines) - _MOST_LINES} more (--json has all)")
+                console.print(f"  ... {len(lines) - _MOST_LINES} more (--json lists all)")
     published = any(count.published_classes for count in inspection.splits)
-    whole = "complete" if published else "sound; nothing is published that it could be held against"
+    whole = "complete" if published else "readable; there are no published counts to compare with"
     verdict = whole if inspection.complete else "not complete, see above"
-    console.print(f"The data set is {verdict}{'' if decode else ' (images were not decoded)'}.")
+    decoded = "" if decode else " (images were not decoded)"
+    console.print(f"The data set is {verdict}{decoded}.", soft_wrap=True)

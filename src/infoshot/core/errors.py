@@ -31,3 +31,7 @@ class NonFiniteWarning(RuntimeWarning):
 
 class IsolatedWarning(UserWarning):
     """Some queries are not connected to any labelled sample, so nothing is known about them."""
+
+
+class ImbalanceWarning(UserWarning):
+    """The classes seem not to be equally frequent, although the method assumes that they are."""

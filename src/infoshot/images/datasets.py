@@ -1,4 +1,4 @@
-"""The data sets by name: which layouts they circulate in, and how their classes are split.
+"""The data sets by name: their layouts, and how their classes are split.
 
 >>> sorted(DATASETS)
 ['cub', 'folder', 'mini-imagenet', 'tiered-imagenet']
@@ -16,21 +16,21 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.images.decoding import ImageRecord
 from infoshot.images.layouts.class_folders import find_class_folders
 from infoshot.images.layouts.cub import find_cub
-from infoshot.images.layouts.found import Found
+from infoshot.images.layouts.found_images import FoundImages
 from infoshot.images.layouts.lists import find_lists
 from infoshot.images.layouts.pickles import find_mini_pickles, find_tiered_pickles
 from infoshot.images.layouts.tars import find_tars
 from infoshot.images.splits import SPLITS, cub_split, published_split, read_split_file
 
-Layout = Callable[[Path], Found | None]
+Layout = Callable[[Path], FoundImages | None]
 
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """How a data set circulates and what it should hold.
+    """The layouts and the published content of a data set.
 
-    ``split`` gives the split of every class from the class names; ``None`` where only the layout or
-    a split file can say it. ``published`` has classes and images per split.
+    ``split`` maps class names to splits; ``None`` if only the layout or a split file defines them.
+    ``published`` has the numbers of classes and images of each split.
     """
 
     name: str
@@ -41,7 +41,7 @@ class DatasetSpec:
 
 @dataclass(frozen=True, eq=False)
 class ImageSplit:
-    """The images of one split, class after class; labels number the classes from 0."""
+    """The images of one split, ordered by class; labels number the classes from 0."""
 
     name: str
     records: list[ImageRecord]
@@ -49,7 +49,7 @@ class ImageSplit:
     class_names: list[str]
 
     def digest(self) -> str:
-        """Return the sha256 over classes and image contents: what features depend on."""
+        """Return the SHA-256 of classes and image contents, on which features depend."""
         total = hashlib.sha256()
         for record in self.records:
             content = hashlib.sha256(record.location.content()).hexdigest()
@@ -57,18 +57,18 @@ class ImageSplit:
         return total.hexdigest()
 
     def without(self, numbers: Container[int]) -> "ImageSplit":
-        """Return the split without the images of these numbers, and without classes left empty."""
+        """Return the split without the images of these numbers and without empty classes."""
         kept = [record for number, record in enumerate(self.records) if number not in numbers]
         return _split(self.name, kept)
 
 
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """What was found under a root, sorted into splits."""
+    """The images found under a root, with the split of each class."""
 
     spec: DatasetSpec
     root: Path
-    found: Found
+    found: FoundImages
     split_of_class: Mapping[str, str]
 
     def split(self, name: str) -> ImageSplit:
@@ -79,7 +79,7 @@ class ImageDataset:
         InvalidArgumentError
             If there is no split of that name.
         DataError
-            If the split holds no image here.
+            If the split has no images.
         """
         if name not in SPLITS:
             raise InvalidArgumentError(unknown_name("split", name, SPLITS))
@@ -93,7 +93,7 @@ class ImageDataset:
         return _split(name, records)
 
     def counts(self) -> dict[str, Counter[str]]:
-        """Images per class, for every split that occurs; '' holds classes of no split."""
+        """Images per class for every split; the key '' has the classes that belong to no split."""
         counts: dict[str, Counter[str]] = {}
         for record in self.found.records:
             split = self.split_of_class.get(record.class_name, "")
@@ -101,14 +101,14 @@ class ImageDataset:
         return counts
 
     def missing_classes(self) -> list[str]:
-        """Classes that belong to the data set but are not here, where names can tell."""
+        """Published classes that are not on disk; empty if the layout has other class names."""
         here = {record.class_name for record in self.found.records}
         known = set(self.spec.split(here) if self.spec.split else self.split_of_class)
         return sorted(known - here) if known & here else []
 
 
 def _split(name: str, records: list[ImageRecord]) -> ImageSplit:
-    """Images in their order, class after class, and the classes numbered."""
+    """Sort images by class and name, and number the classes."""
     records = sorted(records, key=lambda record: (record.class_name, record.key))
     class_names = sorted({record.class_name for record in records})
     number = {class_name: k for k, class_name in enumerate(class_names)}
@@ -144,22 +144,22 @@ DATASETS: Mapping[str, DatasetSpec] = {spec.name: spec for spec in _ALL}
 
 
 def open_dataset(name: str, root: Path, split_file: Path | None = None) -> ImageDataset:
-    """Find the images of a data set under ``root``, in whichever layout they are there.
+    """Find the images of a data set under ``root``, in any of its layouts.
 
     Parameters
     ----------
     name
         One of ``DATASETS``.
     root
-        What is on disk: class folders, a flat folder with CSV lists, tar archives, pickles.
+        Class folders, a flat folder with CSV lists, tar archives, or pickles.
     split_file
-        JSON with the classes of each split; by default the published lists, or for ``folder`` what
-        the layout says, or all classes as ``test``.
+        JSON with the classes of each split. ``None``: the published lists; for ``folder``, the
+        splits of the layout, or all classes as ``test``.
 
     Raises
     ------
     InvalidArgumentError, DataError
-        If the name is unknown, or nothing usable is there.
+        If the name is unknown, or there are no images.
     """
     if name not in DATASETS:
         raise InvalidArgumentError(unknown_name("dataset", name, DATASETS))
@@ -175,18 +175,18 @@ def open_dataset(name: str, root: Path, split_file: Path | None = None) -> Image
     else:
         raise DataError(
             f"{root}: no images found; {name} may be class folders, a folder of images with "
-            "train/val/test.csv, tar archives of class folders, or the pickles in circulation."
+            "train/val/test.csv, tar archives of class folders, or the distributed pickles."
         )
     return ImageDataset(spec, root, found, _splits(spec, found, split_file))
 
 
-def _splits(spec: DatasetSpec, found: Found, split_file: Path | None) -> Mapping[str, str]:
-    """What was asked for goes before what the layout says, and that before the class names."""
+def _splits(spec: DatasetSpec, found: FoundImages, split_file: Path | None) -> Mapping[str, str]:
+    """Split of each class: from the split file, else from class names, else from the layout."""
     class_names = {record.class_name for record in found.records}
     if split_file is not None:
         return read_split_file(split_file)
     if spec.split is None:
         return found.split_of_class or dict.fromkeys(class_names, "test")
     by_name = spec.split(class_names)
-    # Pickles of tiered-imagenet name classes in words, so that only the file says the split.
+    # Pickles of tiered-imagenet have other class names, so that only the layout has the split.
     return {name: by_name.get(name, found.split_of_class.get(name, "")) for name in class_names}

@@ -1,8 +1,8 @@
-"""Whole sets of images in memory, decoded once, a byte per pixel and colour.
+"""Sets of images decoded into memory, one byte per pixel and colour.
 
-Training images keep everything they show: those larger than needed are squashed to a common size,
-and their true heights and widths stay beside them, so that crops are drawn with the shapes that
-they have in the original.
+Training images are stored whole. They are resized to a common size without keeping their aspect
+ratios; their original heights and widths are stored beside them, so that random crops have the
+shapes that they have in the original.
 """
 
 import warnings
@@ -30,7 +30,7 @@ _MOST_LISTED = 10
 
 @dataclass(frozen=True, eq=False)
 class StoredImages:
-    """Images of one stored size, uint8, and their true heights and widths.
+    """Images of one stored size, uint8, and their original heights and widths.
 
     ``images`` has shape ``(image, 3, height, width)``, ``sizes`` ``(image, 2)``.
     """
@@ -46,17 +46,17 @@ def stored_images(
     n_workers: int,
     on_progress: Progress = lambda n_done: None,
 ) -> StoredImages:
-    """Decode images for training; neither side is stored with more than ``largest`` pixels.
+    """Decode images for training; each side is stored with at most ``largest`` pixels.
 
     Raises
     ------
     DataError
-        If an image cannot be decoded; the sentence names it.
+        If an image cannot be decoded; the message names it.
     """
     height, width = _stored_size(records, largest)
-    images = _room_for(len(records), height, width)
+    images = _allocate(len(records), height, width)
     sizes = torch.empty(len(records), 2, dtype=torch.int64)
-    squash = partial(_squashed, height=height, width=width)
+    squash = partial(_squash, height=height, width=width)
     for number, (pixels, size) in enumerate(map_images(squash, records, n_workers)):
         images[number] = torch.from_numpy(pixels).permute(2, 0, 1)
         sizes[number] = torch.tensor(size)
@@ -73,7 +73,7 @@ def stored_crops(
     on_progress: Progress = lambda n_done: None,
 ) -> Tensor:
     """Decode the published test crops, uint8, shape ``(image, 3, crop, crop)``."""
-    crops = _room_for(len(records), crop, crop)
+    crops = _allocate(len(records), crop, crop)
     crop_of = partial(published_crop, resize=resize, crop=crop)
     for number, pixels in enumerate(map_images(crop_of, records, n_workers)):
         crops[number] = torch.from_numpy(pixels).permute(2, 0, 1)
@@ -87,9 +87,9 @@ def broken_images(
     n_workers: int,
     on_progress: Progress = lambda n_done: None,
 ) -> dict[int, str]:
-    """Numbers of the images that do not decode, each with the sentence that says why."""
+    """Find the images that do not decode: their numbers, each with the reason."""
     broken = {}
-    for number, sentence in enumerate(map_images(_why_broken, records, n_workers)):
+    for number, sentence in enumerate(map_images(_reason_if_broken, records, n_workers)):
         on_progress(1)
         if sentence:
             broken[number] = sentence
@@ -131,31 +131,31 @@ def drop_broken_images(
 
 
 def published_crop(record: ImageRecord, resize: int, crop: int) -> Pixels:
-    """Published test crop of an image, ``(crop, crop, 3)``."""
+    """Read the test crop of an image, ``(crop, crop, 3)``."""
     return read_crop(record.location, resize, crop)[1]
 
 
 def _stored_size(records: Sequence[ImageRecord], largest: int) -> tuple[int, int]:
-    """Height and width that nine of ten images do not exceed, by a sample; at most ``largest``."""
+    """90th percentiles of height and width in a sample of the images; at most ``largest``."""
     some = records[:: max(1, len(records) // _SAMPLE)]
     shapes = np.array([record.location.pixels().shape[:2] for record in some])
     height, width = np.percentile(shapes, 90, axis=0, method="higher").astype(int)
     return min(int(height), largest), min(int(width), largest)
 
 
-def _room_for(n_images: int, height: int, width: int) -> Tensor:
-    """Memory for images, uint8; a sentence where there is not enough of it."""
+def _allocate(n_images: int, height: int, width: int) -> Tensor:
+    """Allocate memory for images, uint8; raise ``DataError`` if the machine has too little."""
     needed = n_images * 3 * height * width
-    there = memory_of_machine()
-    if needed > there:
+    available = memory_of_machine()
+    if needed > available:
         raise DataError(
-            f"{n_images} images of {height} x {width} pixels take {needed / 1e9:.0f} GB in memory; "
-            f"this machine has {there / 1e9:.0f} GB."
+            f"{n_images} images of {height} x {width} pixels take {needed / 1e9:.0f} GB of memory; "
+            f"this machine has {available / 1e9:.0f} GB."
         )
     return torch.empty(n_images, 3, height, width, dtype=torch.uint8)
 
 
-def _squashed(record: ImageRecord, height: int, width: int) -> tuple[Pixels, tuple[int, int]]:
+def _squash(record: ImageRecord, height: int, width: int) -> tuple[Pixels, tuple[int, int]]:
     pixels = record.location.pixels()
     size = pixels.shape[0], pixels.shape[1]
     if size != (height, width):
@@ -164,7 +164,7 @@ def _squashed(record: ImageRecord, height: int, width: int) -> tuple[Pixels, tup
     return np.array(pixels), size
 
 
-def _why_broken(record: ImageRecord) -> str | None:
+def _reason_if_broken(record: ImageRecord) -> str | None:
     try:
         record.location.pixels()
     except DataError as error:

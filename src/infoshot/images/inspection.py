@@ -1,16 +1,19 @@
-"""What is there, what is missing against the published counts, and what does not decode."""
+"""What a data set on disk holds, what it lacks, and which images do not decode."""
 
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
-from infoshot.images.datasets import ImageDataset
+from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.images.datasets import open_dataset
 from infoshot.images.in_memory import broken_images
 from infoshot.images.splits import SPLITS
+from infoshot.images.workers import decode_workers
 
 
 @dataclass(frozen=True)
 class SplitCount:
-    """Classes and images of a split, beside what was published (0 where nothing was)."""
+    """Classes and images of a split, and the published numbers (0 if there are none)."""
 
     split: str
     classes: int
@@ -21,7 +24,23 @@ class SplitCount:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything to know before training on a data set."""
+    """The content of a data set on disk.
+
+    Attributes
+    ----------
+    layout
+        The layout in which the images were found.
+    splits
+        Classes and images of each split.
+    missing_classes
+        Classes of the published data set that are not on disk.
+    unknown_classes
+        Classes on disk that belong to no split.
+    ignored
+        Files that are not images according to their names.
+    broken
+        Images that do not decode, each with the reason.
+    """
 
     layout: str
     splits: list[SplitCount]
@@ -42,28 +61,60 @@ class Inspection:
 
 
 def inspect_dataset(
-    dataset: ImageDataset,
+    dataset: str,
+    root: str | os.PathLike[str],
     *,
+    splits: str | os.PathLike[str] | None = None,
     decode: bool = True,
-    n_workers: int = 2,
-    on_progress: Callable[[int], None] = lambda n_done: None,
+    progress: ProgressLike = None,
 ) -> Inspection:
-    """Count everything and, unless told not to, decode every image.
+    """Count the classes and images of a data set, and try to decode every image.
 
     Parameters
     ----------
     dataset
-        What was found.
+        ``"mini-imagenet"``, ``"tiered-imagenet"``, ``"cub"`` or ``"folder"``.
+    root
+        Class folders, a folder with CSV lists, tar archives or pickles.
+    splits
+        JSON file with the classes of each split; ``None``: see
+        :func:`infoshot.images.open_dataset`.
     decode
-        Try to decode every image; without it ``broken`` is empty.
-    n_workers
-        How many decode at a time.
-    on_progress
-        Called with the number of images tried since the last call.
+        Try to decode every image; if false, ``broken`` is empty.
+    progress
+        See :mod:`infoshot.core.progress`.
+
+    Returns
+    -------
+    The counts beside the published ones, and what is missing, unknown, ignored and broken.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name of the data set is unknown.
+    DataError
+        If there are no images, or a list or archive cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     (Path(root) / "cats").mkdir()
+    ...     Image.new("RGB", (8, 8)).save(Path(root) / "cats" / "tom.png")
+    ...     found = inspect_dataset("folder", root)
+    >>> found.layout, found.splits[0].images, found.complete
+    ('class folders', 1, True)
     """
-    counts = dataset.counts()
-    published = dataset.spec.published
-    splits = [
+    opened = open_dataset(dataset, Path(root), None if splits is None else Path(splits))
+    broken: dict[int, str] = {}
+    if decode:
+        with open_progress(progress) as bar:
+            records = opened.found.records
+            bar.start("decoding", len(records), "images")
+            broken = broken_images(records, n_workers=decode_workers(), on_progress=bar.advance)
+    counts, published = opened.counts(), opened.spec.published
+    split_counts = [
         SplitCount(
             split,
             len(counts.get(split, {})),
@@ -74,15 +125,10 @@ def inspect_dataset(
         if split in counts or split in published
     ]
     return Inspection(
-        layout=dataset.found.layout,
-        splits=splits,
-        missing_classes=dataset.missing_classes(),
+        layout=opened.found.layout,
+        splits=split_counts,
+        missing_classes=opened.missing_classes(),
         unknown_classes=sorted(counts.get("", {})),
-        ignored=dataset.found.ignored,
-        broken=_broken(dataset, n_workers, on_progress) if decode else [],
+        ignored=opened.found.ignored,
+        broken=list(broken.values()),
     )
-
-
-def _broken(dataset: ImageDataset, n_workers: int, on_progress: Callable[[int], None]) -> list[str]:
-    broken = broken_images(dataset.found.records, n_workers=n_workers, on_progress=on_progress)
-    return list(broken.values())

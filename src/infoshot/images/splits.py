@@ -1,4 +1,4 @@
-"""Which classes are for training, validation and test: published lists, rules, and split files."""
+"""The classes for training, validation and test: published lists, rules, and split files."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ SPLITS = ("train", "val", "test")
 
 
 def published_split(name: str) -> dict[str, str]:
-    """Split of every class of a published list that comes with the package.
+    """Return the split of every class of a published list that is part of the package.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def published_split(name: str) -> dict[str, str]:
 
 
 def cub_split(class_names: Iterable[str]) -> dict[str, str]:
-    """Split of CUB's classes by their alphabetical number i: even train, i % 4 = 1 val, 3 test.
+    """Split CUB's classes by alphabetical number i: even to train, i % 4 = 1 to val, 3 to test.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def cub_split(class_names: Iterable[str]) -> dict[str, str]:
 
 
 def read_split_file(path: Path) -> dict[str, str]:
-    """Split of every class in a JSON file ``{"train": [...], "val": [...], "test": [...]}``."""
+    """Read the split of every class from ``{"train": [...], "val": [...], "test": [...]}``."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:

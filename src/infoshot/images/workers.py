@@ -1,9 +1,8 @@
-"""Many images decoded at once, in their order.
+"""Decode many images in parallel, in order.
 
-Pillow spends two thirds of the time of a small image in Python, where threads wait for each other:
-on 16 cores 84 x 84 JPEGs come at 4,400 a second from 2 threads, at 2,400 from 16, and at 17,800
-from 8 processes. So large sets are decoded by processes, where they can be forked, small ones by
-threads.
+For small images Pillow spends two thirds of the time in Python, where threads wait for each other:
+on 16 cores, 2 threads decode 4,400 JPEGs of 84 x 84 pixels per second, 16 threads 2,400, and 8
+processes 17,800. So processes decode large sets where they can be forked, and threads the others.
 """
 
 import ctypes
@@ -33,7 +32,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def decode_workers() -> int:
-    """Cores that this process may decode on; processes of one ``torchrun`` share them."""
+    """Number of cores for decoding; the processes of one ``torchrun`` share the machine's."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
@@ -41,16 +40,16 @@ def decode_workers() -> int:
 def map_images(
     work: Callable[[ImageRecord], Result], records: Sequence[ImageRecord], n_workers: int
 ) -> Iterator[Result]:
-    """Apply ``work`` to every image and yield the results in order, made only a little ahead.
+    """Apply ``work`` to every image and yield the results in order, computed a little ahead.
 
     Parameters
     ----------
     work
-        What to do with an image; must be picklable.
+        Function of an image; must be picklable.
     records
         The images.
     n_workers
-        How many work at a time.
+        Number of threads or processes.
     """
     with _workers(n_workers, len(records)) as pool:
         ahead: deque[Future[list[Result]]] = deque()
@@ -64,7 +63,7 @@ def map_images(
 
 @contextmanager
 def _workers(n_workers: int, n_images: int) -> Iterator[Executor]:
-    # Filters of warnings belong to the whole process, so they are set once, around all workers.
+    # Warning filters apply to the whole process, so set them once, around all workers.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -79,13 +78,13 @@ def _workers(n_workers: int, n_images: int) -> Iterator[Executor]:
                     raise
         except BrokenProcessPool as error:
             raise DataError(
-                "a process that decoded images was killed, perhaps for want of memory."
+                "a process that decoded images was killed; perhaps the machine ran out of memory."
             ) from error
 
 
 def _processes(n_workers: int) -> Executor:
-    """Forked processes; all they do is decode, so it does no harm that the parent has threads."""
-    Image.init()  # now, so that no worker has to import anything
+    """Fork processes; they only decode, so that threads of the parent do no harm."""
+    Image.init()  # so that no worker has to import anything
     context = multiprocessing.get_context("fork")
     return ProcessPoolExecutor(n_workers, mp_context=context, initializer=_die_with_parent)
 

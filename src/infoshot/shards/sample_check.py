@@ -1,8 +1,8 @@
-"""Whether equal class frequencies may be expected, told from a sample of the queries.
+"""Whether the classes of the queries can be expected to be equally frequent, from a sample.
 
-What TIM-auto does on all queries of a small task: two rehearsals, and from how uneven they come out
-the weight of the marginal entropy, see ``solvers/balance.py``. Here a sample of the queries stands
-for all of them, evenly spaced, and queries are not averaged with their neighbours.
+TIM-auto does the same on all queries of a small task: from the imbalance of two trial solves it
+chooses the weight of the marginal entropy, see ``solvers/balance.py``. Here an evenly spaced sample
+stands for all queries, and queries are not averaged with their neighbours.
 """
 
 from dataclasses import dataclass
@@ -18,32 +18,32 @@ _LEAST, _PER_CLASS = 2048, 8  # queries of the sample
 
 
 def sample_size(n_queries: int, n_classes: int) -> int:
-    """How many queries to look at."""
+    """Number of queries in the sample."""
     return min(n_queries, max(_LEAST, _PER_CLASS * n_classes))
 
 
 @dataclass(frozen=True)
-class Decision:
-    """Weight of the marginal entropy; what the sample showed, and with what was decided."""
+class BalanceCheck:
+    """Weight of the marginal entropy, what the sample shows, and that with the decision."""
 
     beta: float
     evidence: str
     note: str
 
 
-def decide_balance(
+def check_balance(
     auto: TimAuto, support: Rows, counts: Tensor, means: Tensor, sample: Tensor
-) -> Decision:
-    """Whether equal class frequencies may be expected.
+) -> BalanceCheck:
+    """Decide from a sample of the queries how equal the class frequencies can be expected to be.
 
     Parameters
     ----------
     auto
-        Settings of the rehearsals.
+        Settings of the trial solves.
     support
         All labelled rows.
     counts, means
-        How many rows each class has, and their mean, float64, ``(class,)`` and ``(class, dim)``.
+        Number of rows of each class, ``(class,)``, and their mean, ``(class, dim)``, float64.
     sample
         Some of the queries, ``(query, dim)``.
     """
@@ -66,4 +66,4 @@ def decide_balance(
     beta = float(balance.decided_weight(uneven, nu))
     seen = f"with {len(support)} examples and a sample of {len(sample):,} queries"
     evidence = balance.evidence_in_words(seen, float(uneven), float(nu))
-    return Decision(beta, evidence, balance.in_words(seen, float(uneven), float(nu), beta))
+    return BalanceCheck(beta, evidence, balance.in_words(seen, float(uneven), float(nu), beta))

@@ -1,1 +1,1 @@
-"""The shapes in which image data sets circulate, one file each."""
+"""The layouts in which image data sets are distributed, one module each."""

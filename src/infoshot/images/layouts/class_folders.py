@@ -1,10 +1,10 @@
-"""Class folders: ``CLASS/*.jpg`` under the root, under ``images``, or under ``train`` etc."""
+"""Class folders: ``CLASS/*.jpg`` under the root, ``images``, or ``train``, ``val``, ``test``."""
 
 from pathlib import Path
 
 from infoshot.core.errors import DataError
 from infoshot.images.decoding import FileLocation, ImageRecord, is_image_name
-from infoshot.images.layouts.found import Found, claim_split
+from infoshot.images.layouts.found_images import FoundImages, claim_split
 
 SPLIT_FOLDERS = {
     "train": "train",
@@ -17,8 +17,8 @@ SPLIT_FOLDERS = {
 }
 
 
-def find_class_folders(root: Path) -> Found | None:
-    """Images in class folders, or ``None`` if there are none."""
+def find_class_folders(root: Path) -> FoundImages | None:
+    """Find images in class folders; ``None`` if there are none."""
     tops = {folder.name.lower(): folder for folder in _folders(root)}
     splits = {SPLIT_FOLDERS[name]: folder for name, folder in tops.items() if name in SPLIT_FOLDERS}
     if splits:
@@ -38,7 +38,7 @@ def find_class_folders(root: Path) -> Found | None:
             ]
             if images and split:
                 claim_split(split_of_class, class_folder.name, split, root)
-    return Found("class folders", records, split_of_class, ignored) if records else None
+    return FoundImages("class folders", records, split_of_class, ignored) if records else None
 
 
 def _folders(root: Path) -> list[Path]:

@@ -1,14 +1,14 @@
-"""CUB-200-2011 as it is published: ``images/``, ``images.txt``, ``image_class_labels.txt``."""
+"""CUB-200-2011 as published: ``images/``, ``images.txt``, ``image_class_labels.txt``."""
 
 from pathlib import Path, PurePosixPath
 
 from infoshot.core.errors import DataError
 from infoshot.images.decoding import FileLocation, ImageRecord
-from infoshot.images.layouts.found import Found
+from infoshot.images.layouts.found_images import FoundImages
 
 
-def find_cub(root: Path) -> Found | None:
-    """Images of CUB's official tree, or ``None`` if this is not one."""
+def find_cub(root: Path) -> FoundImages | None:
+    """Find the images of CUB's official tree; ``None`` if this is not one."""
     names, labels = root / "images.txt", root / "image_class_labels.txt"
     if not (names.is_file() and labels.is_file()):
         return None
@@ -26,13 +26,13 @@ def find_cub(root: Path) -> Found | None:
             )
         location = FileLocation(root / "images" / path)
         records.append(ImageRecord(folder, location.path.name, location))
-    return Found("CUB's official tree", records)
+    return FoundImages("CUB's official tree", records)
 
 
 def _table(path: Path) -> dict[str, str]:
-    """Lines of 'number value'."""
+    """Read lines of 'number value'."""
     try:
         lines = [line.split(maxsplit=1) for line in path.read_text().splitlines() if line.strip()]
         return {number: value.strip() for number, value in lines}
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: must hold lines of 'number value' ({error}).") from error
+        raise DataError(f"{path}: must have lines of 'number value' ({error}).") from error

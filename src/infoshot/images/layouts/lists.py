@@ -5,13 +5,12 @@ from pathlib import Path
 
 from infoshot.core.errors import DataError
 from infoshot.images.decoding import FileLocation, ImageRecord
-from infoshot.images.layouts.found import Found, claim_split
+from infoshot.images.layouts.found_images import FoundImages, claim_split
+from infoshot.images.splits import SPLITS
 
-SPLITS = ("train", "val", "test")
 
-
-def find_lists(root: Path) -> Found | None:
-    """Images named by lists, or ``None`` if there is no list."""
+def find_lists(root: Path) -> FoundImages | None:
+    """Find the images that lists name; ``None`` if there is no list."""
     lists = {split: root / f"{split}.csv" for split in SPLITS if (root / f"{split}.csv").is_file()}
     if not lists:
         return None
@@ -23,11 +22,11 @@ def find_lists(root: Path) -> Found | None:
             claim_split(split_of_class, label, split, path)
             location = FileLocation(_locate(folder, filename, label))
             records.append(ImageRecord(label, location.path.name, location))
-    return Found("image folder with CSV lists", records, split_of_class)
+    return FoundImages("image folder with CSV lists", records, split_of_class)
 
 
 def _rows(path: Path) -> list[tuple[str, str]]:
-    """Pairs of file name and label; a first line that says 'filename' is a header."""
+    """Read pairs of file name and label; a first line that starts with 'filename' is a header."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
@@ -44,7 +43,7 @@ def _rows(path: Path) -> list[tuple[str, str]]:
 
 
 def _locate(folder: Path, filename: str, label: str) -> Path:
-    """The images lie flat or, in some copies, in class folders."""
+    """Path of an image: directly in the folder or, in some copies, in a class folder."""
     flat = folder / filename
     in_class = folder / label / filename
     return in_class if not flat.exists() and in_class.exists() else flat

@@ -1,33 +1,33 @@
-"""Tar archives of class folders, ``CLASS/NAME.jpg`` inside, read without unpacking."""
+"""Tar archives of class folders (``CLASS/NAME.jpg``), read without unpacking."""
 
 import tarfile
 from pathlib import Path, PurePosixPath
 
 from infoshot.core.errors import DataError
 from infoshot.images.decoding import ImageRecord, SliceLocation, is_image_name
-from infoshot.images.layouts.found import Found
+from infoshot.images.layouts.found_images import FoundImages
 
 
-def find_tars(root: Path) -> Found | None:
-    """Images in the uncompressed tar archives in the root, or ``None`` if there are none."""
+def find_tars(root: Path) -> FoundImages | None:
+    """Find images in the uncompressed tar archives of the root; ``None`` if there are none."""
     archives = sorted(root.glob("*.tar"))
     if not archives:
         return None
-    found = Found("tar archives of class folders", [], {}, [])
+    found = FoundImages("tar archives of class folders", [], {}, [])
     for archive in archives:
         _index(archive, found)
     return found
 
 
-def _index(archive: Path, found: Found) -> None:
+def _index(archive: Path, found: FoundImages) -> None:
     try:
         with tarfile.open(archive, "r:") as tar:
             for member in tar:
                 path = PurePosixPath(member.name)
                 if path.is_absolute() or ".." in path.parts:
                     raise DataError(
-                        f"{archive}: the member {member.name!r} points outside of the archive; "
-                        "such an archive is not read."
+                        f"{archive}: the member {member.name!r} points outside the archive, "
+                        "which is not allowed."
                     )
                 if not member.isfile():
                     continue
@@ -37,4 +37,6 @@ def _index(archive: Path, found: Found) -> None:
                 location = SliceLocation(archive, member.name, member.offset_data, member.size)
                 found.records.append(ImageRecord(path.parts[-2], path.name, location))
     except (tarfile.TarError, OSError) as error:
-        raise DataError(f"{archive}: not a whole, uncompressed tar archive ({error}).") from error
+        raise DataError(
+            f"{archive}: not a complete, uncompressed tar archive ({error})."
+        ) from error

@@ -1,4 +1,4 @@
-"""What a layout found under a root."""
+"""The images that a layout finds under a root."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from infoshot.images.decoding import ImageRecord
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Images with their classes, and the splits the layout itself gives, if any.
+class FoundImages:
+    """Images with their classes, and the splits if the layout has them.
 
-    ``split_of_class`` is empty where only class names tell; ``ignored`` names what was passed over.
+    ``split_of_class`` is empty if the layout has no splits; ``ignored`` names the skipped files.
     """
 
     layout: str
@@ -23,7 +23,7 @@ class Found:
 def claim_split(
     split_of_class: dict[str, str], class_name: str, split: str, source: object
 ) -> None:
-    """Put a class into a split, or raise ``DataError`` if ``source`` has it in another one too."""
+    """Put a class into a split; raise ``DataError`` if it is already in another one."""
     before = split_of_class.setdefault(class_name, split)
     if before != split:
         raise DataError(

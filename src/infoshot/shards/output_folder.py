@@ -1,0 +1,159 @@
+"""The files that a solve over shards writes: its state, labels and summary.
+
+``state.safetensors`` holds the class weights after the last finished iteration and everything they
+depend on. The main process replaces it after every iteration, so that a killed solve can resume.
+``labels/NAME.safetensors`` has one row for each row of the shard NAME. ``run.json`` is written
+last: a folder that has it holds a finished solve.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.errors import DataError
+from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
+
+STATE_NAME, LABELS_NAME, SUMMARY_NAME = "state.safetensors", "labels", "run.json"
+_STATE_FORMAT, _SUMMARY_FORMAT = "infoshot.shards/1", "infoshot.solve-shards/1"
+_STATE_KIND, _LABELS_KIND = "progress", "labels"
+
+
+@dataclass(frozen=True, eq=False)
+class ResumeState:
+    """Class weights, ``(class, dim)`` in float64, after ``n_steps`` iterations.
+
+    ``provenance`` is everything the solve depends on, ``beta`` the weight of the marginal entropy,
+    and ``note`` says how it was chosen.
+    """
+
+    provenance: Mapping[str, Any]
+    weights: Tensor
+    n_steps: int
+    beta: float
+    note: str = ""
+    converged: bool = False
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """The folder of one solve."""
+
+    path: Path
+
+    @property
+    def labels_path(self) -> Path:
+        """Folder of the label files."""
+        return self.path / LABELS_NAME
+
+    def make(self) -> None:
+        """Make the folder unless it exists.
+
+        Raises
+        ------
+        DataError
+            If it cannot be made.
+        """
+        make_folder(self.labels_path)
+
+    def write_state(self, state: ResumeState) -> None:
+        """Replace the stored state."""
+        facts = {
+            "format": _STATE_FORMAT,
+            "facts": state.provenance,
+            "n_steps": state.n_steps,
+            "beta": state.beta,
+            "note": state.note,
+            "ended": state.converged,
+        }
+        tensors = {"weights": state.weights}
+        write_tensor_file(self.path / STATE_NAME, tensors, facts, kind=_STATE_KIND)
+
+    def read_state(self, provenance: Mapping[str, Any]) -> ResumeState | None:
+        """Read the state of the solve of this provenance; ``None`` if the folder has no state.
+
+        Raises
+        ------
+        DataError
+            If the state is damaged or belongs to another solve.
+        """
+        path = self.path / STATE_NAME
+        if not path.exists():
+            return None
+        tensors, facts = read_tensor_file(path, kind=_STATE_KIND)
+        if facts.get("format") != _STATE_FORMAT:
+            raise DataError(
+                f"{path}: another version of infoshot wrote it; pass force=True to replace it."
+            )
+        if facts["facts"] != provenance:
+            difference = _first_difference(facts["facts"], provenance)
+            raise DataError(
+                f"{path}: belongs to another solve ({difference}); pass force=True to replace it."
+            )
+        return ResumeState(
+            provenance=provenance,
+            weights=tensors["weights"],
+            n_steps=facts["n_steps"],
+            beta=facts["beta"],
+            note=facts["note"],
+            converged=facts["ended"],
+        )
+
+    def check_kind(self) -> None:
+        """Raise ``DataError`` if the folder holds the results of another command."""
+        if (self.path / SUMMARY_NAME).exists() and not (self.path / STATE_NAME).exists():
+            raise DataError(
+                f"{self.path / SUMMARY_NAME}: belongs to another command; choose another folder."
+            )
+
+    def clear(self) -> None:
+        """Remove the files of an earlier solve, so that none is taken for a result of this one."""
+        for name in (SUMMARY_NAME, STATE_NAME):
+            (self.path / name).unlink(missing_ok=True)
+        for path in self.labels_path.glob("*.safetensors"):
+            path.unlink()
+
+    def write_labels(
+        self, shard: str, rows: Mapping[str, Tensor], *, solve: str, class_names: Sequence[str]
+    ) -> None:
+        """Write the labels of a shard, the key of their solve, and the names of the classes."""
+        facts = {"solve": solve, "class_names": list(class_names)}
+        write_tensor_file(self._labels_file(shard), rows, facts, kind=_LABELS_KIND)
+
+    def read_labels(self, shard: str, *, solve: str) -> Tensor | None:
+        """Read the labels of a shard, ``(row,)``; ``None`` unless the same solve wrote them."""
+        try:
+            tensors, facts = read_tensor_file(
+                self._labels_file(shard), kind=_LABELS_KIND, only=("labels",)
+            )
+        except DataError:
+            return None
+        return tensors["labels"] if facts.get("solve") == solve else None
+
+    def has_summary(self) -> bool:
+        """Whether the solve is finished."""
+        return (self.path / SUMMARY_NAME).exists()
+
+    def write_summary(self, facts: Mapping[str, Any]) -> None:
+        """Write ``run.json``."""
+        text = json.dumps({"format": _SUMMARY_FORMAT, **facts}, indent=1)
+        write_atomically(self.path / SUMMARY_NAME, text + "\n")
+
+    def _labels_file(self, shard: str) -> Path:
+        return self.labels_path / f"{shard}.safetensors"
+
+
+def _first_difference(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Say what differs first between the provenances of two solves."""
+    if earlier["method"] != now["method"]:
+        return f"the method was {earlier['method']}"
+    if earlier["settings"] != now["settings"]:
+        return "the settings differ"
+    if earlier["support_sha256"] != now["support_sha256"]:
+        return "the support differs"
+    changed = sorted(set(earlier["shards"]) ^ set(now["shards"]))
+    return f"shards have changed: {changed[0].split(':')[0]}"

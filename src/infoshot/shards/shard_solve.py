@@ -1,0 +1,265 @@
+"""The solve of one task over shards: start or resume, iterate, label, summarise."""
+
+import dataclasses
+import hashlib
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from infoshot.core.atomic import sole_writer
+from infoshot.core.environment import environment
+from infoshot.core.errors import DataError, ImbalanceWarning
+from infoshot.core.progress import SILENT, Progress
+from infoshot.shards.output_folder import OutputFolder, ResumeState
+from infoshot.shards.sample_check import check_balance, sample_size
+from infoshot.shards.shard_reader import Shard
+from infoshot.shards.shard_task import ShardTask
+from infoshot.solvers import TimAdm, TimAuto, balance
+from infoshot.solvers.baselines.prototype import shrunken
+from infoshot.solvers.sharded.passes import Classifier, best_classes
+from infoshot.solvers.sharded.rows import Piece
+from infoshot.solvers.sharded.sharded_adm import ShardedAdm
+
+_WATCHED = 2048  # queries whose probabilities are compared with the tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardSummary:
+    """The result of a solve over shards; equal in all processes, except that only one has a note.
+
+    Attributes
+    ----------
+    out
+        Folder of the results.
+    n_queries, n_shards
+        Rows of all shards, and number of shards.
+    n_steps, converged
+        Iterations, and whether the solve stopped before the last one because of the tolerance.
+    counts
+        Number of rows labelled as each class.
+    note
+        What a sample of the queries shows about the class balance.
+    seconds_per_step
+        Mean time of an iteration; ``None`` if this call took none.
+    was_finished
+        Whether the results existed before this call.
+    """
+
+    out: Path
+    n_queries: int
+    n_shards: int
+    n_steps: int
+    converged: bool
+    counts: dict[str, int]
+    note: str
+    seconds_per_step: float | None
+    was_finished: bool
+
+
+def solve_task(
+    task: ShardTask, out: Path, *, force: bool = False, progress: Progress = SILENT
+) -> ShardSummary:
+    """Solve a task and write its results, or resume where an earlier call stopped.
+
+    Parameters
+    ----------
+    task
+        What to solve.
+    out
+        Folder for the results.
+    force
+        Replace another solve in ``out``.
+    progress
+        Counts rows of the current phase.
+
+    Raises
+    ------
+    DataError
+        If ``out`` holds something else, or a file cannot be read or written.
+    """
+    solve = _ShardSolve(task, OutputFolder(out), progress)
+    is_main = task.ranks.is_main
+    if is_main:
+        solve.folder.make()
+    with sole_writer(out) if is_main else nullcontext():
+        state = solve.start_or_resume(force=force)
+        state, seconds = solve.iterate(state)
+        counts, n_labelled = solve.label_shards(state)
+        summary = ShardSummary(
+            out=out,
+            n_queries=task.n_queries,
+            n_shards=len(task.shards),
+            n_steps=state.n_steps,
+            converged=state.converged,
+            counts=dict(zip(task.support.names, counts.tolist(), strict=True)),
+            note=state.note,
+            seconds_per_step=seconds,
+            was_finished=seconds is None and n_labelled == 0,
+        )
+        if is_main and not (summary.was_finished and solve.folder.has_summary()):
+            solve.write_summary(summary)
+    return summary
+
+
+@dataclass(frozen=True, eq=False)
+class _ShardSolve:
+    """A task, the folder of its results, and where progress is reported."""
+
+    task: ShardTask
+    folder: OutputFolder
+    progress: Progress
+
+    def start_or_resume(self, *, force: bool) -> ResumeState:
+        """State that an earlier call left, or the initial one; the same in all processes."""
+        ranks, means = self.task.ranks, self.task.support.means()
+        state = ResumeState(self.task.provenance, means, 0, 1.0)
+        if ranks.is_main:
+            self.folder.check_kind()
+            earlier = None if force else self.folder.read_state(self.task.provenance)
+            state = earlier or self._initial_state(means)
+            if earlier is None:
+                self.folder.clear()
+            elif earlier.n_steps:
+                self.progress.say(f"resuming after iteration {earlier.n_steps}")
+        numbers = torch.tensor([state.n_steps, state.beta, state.converged], dtype=torch.float64)
+        n_steps, beta, converged = ranks.from_main(numbers).tolist()
+        return dataclasses.replace(
+            state,
+            weights=ranks.from_main(state.weights).cpu(),
+            n_steps=int(n_steps),
+            beta=beta,
+            converged=bool(converged),
+        )
+
+    def iterate(self, state: ResumeState) -> tuple[ResumeState, float | None]:
+        """Take the remaining iterations; returns the state and the seconds of an iteration."""
+        task, ranks = self.task, self.task.ranks
+        n_left = 0 if state.converged else task.solver.n_steps - state.n_steps
+        if n_left <= 0:
+            return state, None
+        adm = ShardedAdm(
+            solver=task.adm(state.beta),
+            support=task.own_support(),
+            queries=task.own_queries(),
+            n_support=len(task.support.z),
+            n_queries=task.n_queries,
+            sum_over_processes=ranks.sum,
+            on_rows=self._advance,
+        )
+        self._start_phase("solving", 2 * n_left * len(adm.queries))
+        watched = task.sample(min(task.n_queries, _WATCHED)) if ranks.is_main else None
+        start, first, written = time.perf_counter(), state.n_steps, None
+        with ThreadPoolExecutor(1) as writer:  # writes a state while the next one is computed
+            while state.n_steps < first + n_left and not state.converged:
+                state = self._take_step(adm, state, watched)
+                if written is not None:
+                    written.result()
+                if ranks.is_main:
+                    written = writer.submit(self.folder.write_state, state)
+            if written is not None:
+                written.result()
+        return state, (time.perf_counter() - start) / (state.n_steps - first)
+
+    def label_shards(self, state: ResumeState) -> tuple[Tensor, int]:
+        """Label all shards that have no labels of this solve.
+
+        Returns
+        -------
+        Number of rows of each class, ``(class,)``, and number of shards that were labelled now.
+        """
+        task = self.task
+        weights = state.weights.contiguous().numpy().tobytes()
+        key = hashlib.sha256(task.key.encode() + weights).hexdigest()
+        classifier = Classifier.of(state.weights, task.reporting_temperature(), task.ranks.device)
+        own, n_classes = task.own_shards(), len(task.support.names)
+        self._start_phase("labelling", sum(shard.n_rows for shard in own))
+        totals = torch.zeros(n_classes + 1, dtype=torch.int64)
+        for shard in own:
+            labels = self.folder.read_labels(shard.name, solve=key)
+            if labels is None:
+                labels = self._label_shard(shard, classifier, key)
+                totals[-1] += 1
+            else:
+                self._advance(shard.n_rows)
+            totals[:-1] += labels.long().bincount(minlength=n_classes)
+        totals = task.ranks.sum(totals).cpu()
+        return totals[:-1], int(totals[-1])
+
+    def write_summary(self, summary: ShardSummary) -> None:
+        """Write ``run.json``."""
+        ranks, facts = self.task.ranks, dataclasses.asdict(summary)
+        del facts["out"]
+        about = {
+            "processes": ranks.size,
+            "device": ranks.device,
+            "environment": environment(ranks.device),
+        }
+        self.folder.write_summary({**self.task.provenance, **facts, **about})
+
+    def _initial_state(self, means: Tensor) -> ResumeState:
+        """State before the first iteration: class means, and the balance that a sample suggests."""
+        task, solver, counts = self.task, self.task.solver, self.task.support.counts
+        beta = 0.0 if isinstance(solver, TimAuto) else solver.marginal_entropy_weight
+        plain = ResumeState(task.provenance, means, 0, beta)
+        n_sample = sample_size(task.n_queries, len(means))
+        decided = isinstance(solver, TimAdm) and (solver.class_prior is not None or beta == 0)
+        if decided or n_sample < 2 * len(means):
+            return plain
+        self.progress.start("checking the class balance on a sample")
+        auto = solver if isinstance(solver, TimAuto) else TimAuto()
+        support = task.in_chunks([Piece("", task.support.z, task.support.y)])
+        found = check_balance(auto, support, counts, means, task.sample(n_sample))
+        if isinstance(solver, TimAuto):
+            weights = shrunken(means, counts, auto.shrinkage)
+            return dataclasses.replace(plain, weights=weights, beta=found.beta, note=found.note)
+        if found.beta < balance.EVEN:
+            warnings.warn(
+                f"{found.evidence} TIM-ADM assumes equally frequent classes, which can greatly "
+                "reduce the accuracy here: use the method tim-auto, or pass the class shares as "
+                "prior.",
+                ImbalanceWarning,
+                stacklevel=5,  # who called solve_shards
+            )
+        return dataclasses.replace(plain, note=found.evidence)
+
+    def _take_step(
+        self, adm: ShardedAdm, state: ResumeState, watched: Tensor | None
+    ) -> ResumeState:
+        """Take one iteration; the main process compares the ``watched`` queries' probabilities."""
+        w, tolerance = adm.step(state.weights), adm.solver.tolerance
+        if not w.isfinite().all():
+            raise DataError("the class weights are not finite any more; are the settings extreme?")
+        converged = False
+        if tolerance is not None:
+            moved = 0.0 if watched is None else adm.moved(watched, state.weights, w)
+            converged = self.task.ranks.main_says(moved <= tolerance)
+        return dataclasses.replace(state, weights=w, n_steps=state.n_steps + 1, converged=converged)
+
+    def _label_shard(self, shard: Shard, classifier: Classifier, key: str) -> Tensor:
+        """Write label, confidence and margin of every row of a shard; return the labels."""
+        labels = torch.empty(shard.n_rows, dtype=torch.int32)
+        confidence, margin = torch.empty(shard.n_rows), torch.empty(shard.n_rows)
+        rows, done = self.task.in_chunks([Piece(str(shard.path), shard.rows())]), 0
+        for n_new, (label, best, ahead) in rows.map(partial(best_classes, classifier=classifier)):
+            some = slice(done, done + n_new)
+            labels[some], confidence[some], margin[some] = label, best, ahead
+            done += n_new
+            self._advance(n_new)
+        tensors = {"labels": labels, "confidence": confidence, "margin": margin}
+        names = self.task.support.names
+        self.folder.write_labels(shard.name, tensors, solve=key, class_names=names)
+        return labels
+
+    def _start_phase(self, name: str, n_own_rows: int) -> None:
+        # Only the main process reports; the others have about as many rows.
+        self.progress.start(name, n_own_rows * self.task.ranks.size, "rows")
+
+    def _advance(self, n_own_rows: int) -> None:
+        self.progress.advance(n_own_rows * self.task.ranks.size)

@@ -1,0 +1,251 @@
+"""One task over shards: labelled rows, shards and settings that fit together."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infoshot.core.checks import in_class_order
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.types import TaskBatch
+from infoshot.distributed import Ranks
+from infoshot.features import digest, prepare, read_features
+from infoshot.shards.shard_reader import Shard, find_shards
+from infoshot.solvers import Method, TimAdm, TimAuto, _kernels, balance
+from infoshot.solvers.sharded import half
+from infoshot.solvers.sharded.rows import Piece, Rows, inverse_lengths
+
+_METHODS = ("tim-adm", "tim-auto")
+_FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 512, 16384, 2**20  # of a chunk on a CPU
+_ROWS_ON_GPU, _NUMBERS_ON_GPU = 2**18, 2**28
+_SHARE_OF_GPU = 0.6  # of its free memory that features may fill
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Labelled rows of unit length, ``(row, dim)`` in float32, and the names of their classes."""
+
+    z: Tensor
+    y: Tensor
+    names: tuple[str, ...]
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of rows of each class, ``(class,)``, float64."""
+        return self.y.bincount(minlength=len(self.names)).double()
+
+    def means(self) -> Tensor:
+        """Mean of each class, ``(class, dim)``, float64."""
+        sums = torch.zeros(len(self.names), self.z.shape[1], dtype=torch.float64)
+        return sums.index_add_(0, self.y, self.z.double()) / self.counts.unsqueeze(-1)
+
+
+def read_support(path: Path) -> Support:
+    """Read the labelled rows of a feature file; rows with the label -1 are skipped.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two classes, or a class has no row.
+    """
+    table = read_features(path)
+    labelled = table.labels >= 0
+    y = table.labels[labelled]
+    n_classes = max(len(table.class_names), int(y.max()) + 1 if len(y) else 0)
+    if n_classes < 2:
+        raise DataError(f"{path}: must have labelled rows of at least two classes.")
+    names = tuple(table.class_name(label) for label in range(n_classes))
+    missing = (y.bincount(minlength=n_classes) == 0).nonzero().flatten().tolist()
+    if missing:
+        more = f" (and {len(missing) - 1} more classes)" if len(missing) > 1 else ""
+        raise DataError(f"{path}: class '{names[missing[0]]}'{more} has no labelled row.")
+    try:
+        z = prepare(table, "l2")[labelled].float()
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    return Support(z, y, names)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShardTask:
+    """Everything that is known before the first iteration.
+
+    ``ranks`` is this process among those that share the work; ``provenance`` is everything that the
+    result depends on.
+    """
+
+    support: Support
+    shards: list[Shard]
+    solver: TimAdm | TimAuto
+    ranks: Ranks
+    provenance: dict[str, Any]
+
+    @property
+    def n_queries(self) -> int:
+        """Number of rows of all shards."""
+        return sum(shard.n_rows for shard in self.shards)
+
+    @property
+    def key(self) -> str:
+        """Digest of the provenance."""
+        return hashlib.sha256(json.dumps(self.provenance, sort_keys=True).encode()).hexdigest()
+
+    def own_shards(self) -> list[Shard]:
+        """Shards of this process."""
+        return assign_shards(self.shards, self.ranks)
+
+    def adm(self, beta: float) -> TimAdm:
+        """Solver that takes the steps, for a weight of the marginal entropy."""
+        solver = self.solver
+        return solver.adm(beta, solver.n_steps) if isinstance(solver, TimAuto) else solver
+
+    def reporting_temperature(self) -> float:
+        """Temperature of the reported probabilities."""
+        z, y = self.support.z.unsqueeze(0), self.support.y.unsqueeze(0)
+        shape = TaskBatch(z, y, z.new_empty(1, self.n_queries, 0), len(self.support.names))
+        return float(self.solver.reporting_temperature(shape))
+
+    def sample(self, n: int) -> Tensor:
+        """Queries of unit length, evenly spaced over all shards, ``(query, dim)``."""
+        wanted = balance.evenly_spaced(self.n_queries, n)
+        parts, first = [], 0
+        for shard in self.shards:
+            own = wanted[(wanted >= first) & (wanted < first + shard.n_rows)] - first
+            z = shard.rows()[own].float()
+            parts.append(z * inverse_lengths(z, str(shard.path), own.tolist()))
+            first += shard.n_rows
+        return torch.cat(parts)
+
+    def own_support(self) -> Rows:
+        """Labelled rows of this process."""
+        own = slice(self.ranks.rank, None, self.ranks.size)
+        z, y = (rows[own].to(self.ranks.device) for rows in (self.support.z, self.support.y))
+        return self.in_chunks([Piece("", z, y)])
+
+    def own_queries(self) -> Rows:
+        """Queries of this process; in the memory of a GPU if they fit, float16 if they are."""
+        own = self.own_shards()
+        rows = self.in_chunks([Piece(str(shard.path), shard.rows()) for shard in own])
+        device = self.ranks.device
+        if device == "cpu":
+            return rows
+        halves = all(shard.dtype == torch.float16 for shard in own)
+        fast = halves and len(self.support.names) <= half.MOST_CLASSES
+        fast = fast and _kernels.available(torch.device(device))
+        free, _ = torch.cuda.mem_get_info(device)
+        if sum(piece.rows.nbytes for piece in rows.pieces) > _SHARE_OF_GPU * free:
+            return dataclasses.replace(rows, as_stored=fast)
+        pieces = []
+        for piece in rows.pieces:
+            z = piece.rows.to(device)
+            inverse = inverse_lengths(z, piece.name, range(len(z))) if fast else None
+            pieces.append(dataclasses.replace(piece, rows=z, inverse=inverse))
+        return dataclasses.replace(rows, pieces=pieces, as_stored=fast)
+
+    def in_chunks(self, pieces: list[Piece]) -> Rows:
+        """Pieces to be read in chunks of a size that suits the device."""
+        n_classes, dim = len(self.support.names), self.support.z.shape[1]
+        if self.ranks.device == "cpu":
+            n_rows = max(_FEWEST_ROWS, min(_MOST_ROWS, _NUMBERS // (n_classes + dim)))
+            return Rows(pieces, n_rows, n_threads=torch.get_num_threads())
+        return Rows(pieces, min(_ROWS_ON_GPU, _NUMBERS_ON_GPU // n_classes), self.ranks.device)
+
+
+def read_task(
+    support: Path,
+    queries: Path,
+    method: Method,
+    ranks: Ranks,
+    *,
+    prior: Mapping[str, float] | None = None,
+) -> ShardTask:
+    """Read the support and the headers of all shards, and check that they fit the method.
+
+    Parameters
+    ----------
+    support, queries
+        Feature file with labels, and folder of shards.
+    method
+        Method with its settings.
+    ranks
+        This process among the others.
+    prior
+        Share of each class by name; sets ``class_prior``.
+
+    Raises
+    ------
+    DataError, InvalidArgumentError
+        If something does not fit.
+    """
+    rows, shards = read_support(support), find_shards(queries)
+    if prior is not None:
+        method = _with_prior(method, prior, rows.names)
+    solver = _adapt_solver(method)
+    solver.validate(len(rows.names))
+    if shards[0].dim != rows.z.shape[1]:
+        raise DataError(
+            f"{shards[0].path}: has {shards[0].dim} features per row, but {support.name} has "
+            f"{rows.z.shape[1]}."
+        )
+    provenance = {
+        "support_sha256": digest(support),
+        "shards": [shard.fingerprint() for shard in shards],
+        "method": method.name,
+        "settings": json.loads(json.dumps(solver.settings())),  # as a file returns them
+    }
+    ranks.agree("support, shards and settings", json.dumps(provenance, sort_keys=True))
+    task = ShardTask(support=rows, shards=shards, solver=solver, ranks=ranks, provenance=provenance)
+    if isinstance(solver, TimAuto) and task.n_queries < 2 * len(rows.names):
+        raise DataError(
+            f"{queries}: tim-auto needs at least two queries per class; got {task.n_queries} for "
+            f"{len(rows.names)} classes."
+        )
+    return task
+
+
+def assign_shards(shards: Sequence[Shard], ranks: Ranks) -> list[Shard]:
+    """Shards of this process: the largest first, each to the process with the fewest rows."""
+    load, owner = [0] * ranks.size, dict[str, int]()
+    for shard in sorted(shards, key=lambda shard: (-shard.n_rows, shard.name)):
+        least = load.index(min(load))
+        load[least] += shard.n_rows
+        owner[shard.name] = least
+    return [shard for shard in shards if owner[shard.name] == ranks.rank]
+
+
+def _with_prior(method: Method, prior: Mapping[str, float], names: Sequence[str]) -> Method:
+    if "class_prior" not in method.solver.settings():
+        raise InvalidArgumentError(
+            f"prior must be left out for the method '{method.name}', which does not use one."
+        )
+    return method.with_settings({"class_prior": in_class_order(prior, names)})
+
+
+def _adapt_solver(method: Method) -> TimAdm | TimAuto:
+    """Return the solver as shards use it; raise if one of its settings would have no effect."""
+    solver = method.solver
+    if isinstance(solver, TimAdm):
+        if not solver.linearized or solver.form == "gram":
+            raise InvalidArgumentError(
+                "shards need the setting linearized=true and another form than gram."
+            )
+        return solver
+    if not isinstance(solver, TimAuto):
+        raise InvalidArgumentError(
+            f"method must be one of {', '.join(_METHODS)} for shards; got '{method.name}'."
+        )
+    default = TimAuto()
+    if solver.smoothing not in (0, default.smoothing) or (
+        solver.n_neighbours != default.n_neighbours
+    ):
+        raise InvalidArgumentError(
+            "smoothing and n_neighbours cannot be set for shards, where queries are not averaged "
+            "with their neighbours."
+        )
+    return dataclasses.replace(solver, smoothing=0.0)
