@@ -15,12 +15,12 @@ from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
 from infoshot.core.parallel import chunk_ranges
 from infoshot.distributed import (
-    ALONE,
+    SINGLE_PROCESS,
     Ranks,
     gather_chunks,
-    joined_ranks,
+    join_processes,
     shard_chunks,
-    synchronised_batch_norm,
+    synchronise_batch_norm,
 )
 from infoshot.features import read_features
 from infoshot.images import open_dataset
@@ -65,7 +65,7 @@ def _gradients(network, images):
 
 
 def _half(ranks):
-    network = synchronised_batch_norm(_network())
+    network = synchronise_batch_norm(_network())
     return _gradients(network, _images()[ranks.rank :: ranks.size])
 
 
@@ -77,10 +77,10 @@ def _all_kinds(ranks):
         whole = torch.arange(n_rows * 3).view(n_rows, 3).float() / 7
         own = [whole[chunk.start : chunk.stop] for chunk in shard_chunks(chunks, ranks)]
         results.append(gather_chunks(torch.cat([whole[:0], *own]), chunks, ranks))
-    ranks.agree("nothing", "the same")
+    ranks.check_same("nothing", "the same")
     with pytest.raises(DataError, match="processes do not agree on the weights"):
-        ranks.agree("the weights", f"rank {ranks.rank}")
-    return results, ranks.sum(torch.tensor([ranks.rank + 1.0])), ranks.main_says(ranks.is_main)
+        ranks.check_same("the weights", f"rank {ranks.rank}")
+    return results, ranks.sum(torch.tensor([ranks.rank + 1.0])), ranks.broadcast_flag(ranks.is_main)
 
 
 def _descend(ranks):
@@ -89,7 +89,7 @@ def _descend(ranks):
     network = make_backbone("conv4").double()
     step = network
     if ranks.size > 1:
-        step = nn.parallel.DistributedDataParallel(synchronised_batch_norm(network))
+        step = nn.parallel.DistributedDataParallel(synchronise_batch_norm(network))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     generator = torch.Generator().manual_seed(2)
     for _ in range(3):
@@ -124,7 +124,7 @@ def test_normalisation_over_two_processes_is_that_of_one(two):
 
 
 def test_steps_of_two_processes_are_those_of_one(two):
-    expected = _descend(ALONE)
+    expected = _descend(SINGLE_PROCESS)
     for *_, weights in two:
         for name, value in expected.items():
             torch.testing.assert_close(weights[name], value, atol=1e-9, rtol=1e-9)
@@ -140,17 +140,17 @@ def test_rows_come_back_in_their_order(two):
 
 def test_alone_everything_is_itself():
     rows = torch.rand(5, 2)
-    assert torch.equal(gather_chunks(rows, chunk_ranges(5, 2), ALONE), rows)
-    assert ALONE.main_says(True)
-    assert not ALONE.main_says(False)
-    with joined_ranks("cpu", {}) as ranks:
-        assert ranks == ALONE
+    assert torch.equal(gather_chunks(rows, chunk_ranges(5, 2), SINGLE_PROCESS), rows)
+    assert SINGLE_PROCESS.broadcast_flag(True)
+    assert not SINGLE_PROCESS.broadcast_flag(False)
+    with join_processes("cpu", {}) as ranks:
+        assert ranks == SINGLE_PROCESS
 
 
 def test_several_processes_need_a_kind_of_device():
     environ = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
     with pytest.raises(InvalidArgumentError, match="device must be 'cpu' or 'cuda' with several"):
-        joined_ranks("cuda:1", environ).__enter__()
+        join_processes("cuda:1", environ).__enter__()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from PIL import Image
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import InputSpec
-from infoshot.distributed import ALONE, Ranks
+from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.images import open_dataset
 from infoshot.images.in_memory import StoredImages, stored_images
 from infoshot.images.transforms import augment, draw_augmentation, network_input
@@ -27,7 +27,7 @@ def _images(n_images=50, size=12):
     return TrainingImages(StoredImages(pixels, sizes), labels, (), None, None, {})
 
 
-def _batches(images=None, *, batch_size=8, seed=0, ranks=ALONE):
+def _batches(images=None, *, batch_size=8, seed=0, ranks=SINGLE_PROCESS):
     images = images or _images()
     return Batches(images, SPEC, batch_size=batch_size, seed=seed, ranks=ranks)
 

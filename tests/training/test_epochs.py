@@ -11,7 +11,7 @@ from infoshot import DataError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, load_training
 from infoshot.core.atomic import sole_writer
-from infoshot.distributed import ALONE
+from infoshot.distributed import SINGLE_PROCESS
 from infoshot.images import open_dataset
 from infoshot.training import TrainConfig, load_training_images, train
 from infoshot.training.batches import Batches
@@ -76,7 +76,7 @@ def test_steps_are_those_of_the_recipe_written_out(images, tmp_path):
     velocity = {name: torch.zeros_like(value) for name, value in model.named_parameters()}
     losses = []
     spec = model.backbone.input_spec
-    for x, y in Batches(images, spec, batch_size=10, seed=1, ranks=ALONE).epoch(0):
+    for x, y in Batches(images, spec, batch_size=10, seed=1, ranks=SINGLE_PROCESS).epoch(0):
         log_p = model(x).log_softmax(1)
         true = log_p[torch.arange(10), y]
         loss = -(0.9 * true + 0.1 / 3 * (log_p.sum(1) - true)).mean()

@@ -14,7 +14,7 @@ from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
 from infoshot.core.types import FeatureTable
-from infoshot.distributed import Ranks, joined_ranks
+from infoshot.distributed import Ranks, join_processes
 from infoshot.features import write_features
 from infoshot.features.extract import Extraction, split_features
 from infoshot.images import ImageSplit, open_dataset
@@ -62,7 +62,7 @@ def extract(
     network = open_checkpoint(checkpoint, backbone)
     check_outputs([root], [out])
     keep_freed_memory()
-    with joined_ranks(given.device_or_default(device)) as ranks:
+    with join_processes(given.device_or_default(device)) as ranks:
         how = Extraction(resize=resize, crop=crop, batch_size=batch_size, device=ranks.device)
         how.sizes(network)
         images = open_dataset(dataset, root, splits)

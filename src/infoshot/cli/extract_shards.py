@@ -12,7 +12,7 @@ from infoshot.cli._console import SpokenProgress, progress_bar, stdout
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
-from infoshot.distributed import joined_ranks
+from infoshot.distributed import join_processes
 from infoshot.features.extract import Extraction
 from infoshot.features.shard_files import extract_shards
 from infoshot.images.folders import find_photos
@@ -42,7 +42,7 @@ def extract_shards_command(
     if dtype not in _DTYPES:
         raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
     keep_freed_memory()
-    with joined_ranks(given.device_or_default(device)) as ranks:
+    with join_processes(given.device_or_default(device)) as ranks:
         photos = find_photos(images, without=[out])
         network, how = open_encoder(backbone), Extraction(device=ranks.device)
         how.sizes(network)

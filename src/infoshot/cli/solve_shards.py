@@ -14,7 +14,7 @@ from infoshot.cli.prior import class_shares
 from infoshot.core.checks import in_class_order
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
-from infoshot.distributed import Ranks, joined_ranks
+from infoshot.distributed import Ranks, join_processes
 from infoshot.shards import ShardSummary, Watcher, solve_shards
 from infoshot.shards.support import read_support
 from infoshot.solvers import Method
@@ -54,7 +54,7 @@ def solve_shards_command(
     """
     chosen = _method(method, settings or [], prior, tolerance, support)
     keep_freed_memory()
-    with joined_ranks(given.device_or_default(device)) as ranks:
+    with join_processes(given.device_or_default(device)) as ranks:
         with _watched(ranks) as watcher:
             summary = solve_shards(
                 support,

@@ -12,7 +12,7 @@ from infoshot.cli._console import complain, progress_bar, say, stdout
 from infoshot.core.atomic import check_writable, make_folder
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
-from infoshot.distributed import Ranks, joined_ranks
+from infoshot.distributed import Ranks, join_processes
 from infoshot.images import open_dataset
 from infoshot.images.workers import decode_workers
 from infoshot.training import EpochRecord, TrainConfig, TrainingImages
@@ -55,7 +55,7 @@ def train_backbone(
     if out.resolve() == root.resolve():
         raise InvalidArgumentError("--out must be another folder than --root, which holds images.")
     keep_freed_memory()
-    with joined_ranks(given.device_or_default(device)) as ranks:
+    with join_processes(given.device_or_default(device)) as ranks:
         config.check_shared(ranks.size)
         make_folder(out)
         check_writable(out / "log.jsonl")

@@ -13,7 +13,7 @@ from pathlib import Path
 from infoshot.core.atomic import make_folder
 from infoshot.core.errors import DataError
 from infoshot.core.types import FeatureTable
-from infoshot.distributed import ALONE, Ranks
+from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.features.files import read_features, write_features
 
 
@@ -32,7 +32,7 @@ def cached(
     folder: Path,
     provenance: Mapping[str, str],
     make: Callable[[], FeatureTable],
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
 ) -> FeatureTable | None:
     """Features of this provenance, from the folder or made now and kept there.
 
@@ -41,7 +41,7 @@ def cached(
     """
     path = folder / f"{cache_key(provenance)}.safetensors"
     kept = _read(path, provenance) if ranks.is_main else None
-    if ranks.main_says(kept is not None):
+    if ranks.broadcast_flag(kept is not None):
         return kept
     table = make()
     if ranks.is_main:

@@ -22,7 +22,7 @@ from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import FeatureTable
-from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
+from infoshot.distributed import SINGLE_PROCESS, Ranks, gather_chunks, shard_chunks
 from infoshot.features.cache import cached
 from infoshot.images.datasets import ImageSplit
 from infoshot.images.decoding import Pixels
@@ -86,7 +86,7 @@ def split_features(
     how: Extraction,
     *,
     cache: Path | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     on_progress: Progress = lambda n_done: None,
 ) -> FeatureTable | None:
     """Features of a split with labels, class names and provenance, from the cache or made now.
@@ -96,7 +96,7 @@ def split_features(
     ``None`` in processes other than the main one.
     """
     about = provenance(dataset, split, checkpoint, how)
-    ranks.agree("images and weights", json.dumps(about, sort_keys=True))
+    ranks.check_same("images and weights", json.dumps(about, sort_keys=True))
 
     def make() -> FeatureTable:
         features = extract_features(split, checkpoint, how, ranks=ranks, on_progress=on_progress)
@@ -111,7 +111,7 @@ def extract_features(
     checkpoint: Checkpoint,
     how: Extraction,
     *,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     on_progress: Progress = lambda n_done: None,
 ) -> Tensor:
     """Features of every image of a split, in its order.

@@ -22,7 +22,7 @@ from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.checks import at_least
 from infoshot.core.errors import DataError
 from infoshot.core.parallel import chunk_ranges
-from infoshot.distributed import ALONE, Ranks
+from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.features.encode import encode_in_order, encoder_facts
 from infoshot.features.extract import Extraction
 from infoshot.images.folders import Found
@@ -46,7 +46,7 @@ def extract_shards(
     *,
     shard_size: int = 10_000,
     dtype: torch.dtype = torch.float16,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     on_progress: Callable[[int], None] = lambda n_done: None,
 ) -> Extracted:
     """Write the features of images as shards; every process makes every ``size``-th.
@@ -68,7 +68,7 @@ def extract_shards(
             f"{out / strange[0]}: is no shard of this pile cut by {shard_size:,} images; take "
             "another folder."
         )
-    ranks.agree("images and weights", json.dumps([facts, [photo.path for photo in photos]]))
+    ranks.check_same("images and weights", json.dumps([facts, [photo.path for photo in photos]]))
     counts = torch.zeros(2, dtype=torch.int64)
     for name, chunk in list(zip(names, chunks, strict=True))[ranks.rank :: ranks.size]:
         own, path = photos[chunk.start : chunk.stop], out / name

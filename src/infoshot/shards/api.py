@@ -18,7 +18,7 @@ from torch import Tensor
 from infoshot.core.atomic import make_folder, sole_writer, write_atomically
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError
-from infoshot.distributed import ALONE, Ranks
+from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.shards.labels import known_counts, label_shard, labels_path
 from infoshot.shards.plan import Plan
 from infoshot.shards.progress import STATE_NAME, Progress, read_progress
@@ -66,7 +66,7 @@ def solve_shards(
     out: str | os.PathLike[str],
     *,
     method: Method | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     force: bool = False,
     watcher: Watcher | None = None,
 ) -> ShardSummary:
@@ -85,7 +85,7 @@ def solve_shards(
         ``tim-adm`` (the default) or ``tim-auto``, with its settings:
         ``method_by_name("tim-adm").with_settings({"n_steps": 50, "tolerance": 0.01})``.
     ranks
-        This process among those that share the work, from ``joined_ranks``; each reads its own
+        This process among those that share the work, from ``join_processes``; each reads its own
         shards.
     force
         Replace another solve in ``out``.
@@ -142,8 +142,8 @@ class _Job:
             if earlier is None:
                 self._clear()
         numbers = torch.tensor([found.n_steps, found.beta, found.ended], dtype=torch.float64)
-        n_steps, beta, ended = self.plan.ranks.from_main(numbers).tolist()
-        weights = self.plan.ranks.from_main(found.weights).cpu()
+        n_steps, beta, ended = self.plan.ranks.broadcast(numbers).tolist()
+        weights = self.plan.ranks.broadcast(found.weights).cpu()
         if found.n_steps:
             self.watcher.phase(f"going on from iteration {found.n_steps}", 0)
         return Progress(self.plan.facts, weights, int(n_steps), beta, found.note, bool(ended))
@@ -185,7 +185,7 @@ class _Job:
         ended = False
         if tolerance is not None:
             moved = 0.0 if watched is None else adm.moved(watched, progress.weights, w)
-            ended = self.plan.ranks.main_says(moved <= tolerance)
+            ended = self.plan.ranks.broadcast_flag(moved <= tolerance)
         n_steps = progress.n_steps + 1
         return dataclasses.replace(progress, weights=w, n_steps=n_steps, ended=ended)
 

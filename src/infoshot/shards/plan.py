@@ -92,7 +92,7 @@ class Plan:
             "method": method.name,
             "settings": json.loads(json.dumps(solver.settings())),  # as it is read again
         }
-        ranks.agree("support, shards and settings", json.dumps(facts, sort_keys=True))
+        ranks.check_same("support, shards and settings", json.dumps(facts, sort_keys=True))
         plan = cls(support=rows, shards=shards, solver=solver, ranks=ranks, facts=facts)
         if isinstance(solver, TimAuto) and plan.n_queries < 2 * len(rows.names):
             raise DataError(

@@ -18,7 +18,7 @@ from infoshot.backbones import Backbone, make_backbone
 from infoshot.core.atomic import make_folder, sole_writer
 from infoshot.core.errors import DataError
 from infoshot.core.rng import random_bits
-from infoshot.distributed import ALONE, Ranks, synchronised_batch_norm
+from infoshot.distributed import SINGLE_PROCESS, Ranks, synchronise_batch_norm
 from infoshot.training.batches import Batches, on_device_if_it_fits
 from infoshot.training.config import TrainConfig
 from infoshot.training.curve import plot_curve
@@ -53,7 +53,7 @@ def train(
     config: TrainConfig,
     out: Path,
     *,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     compiled: bool = False,
     on_progress: Callable[[int], None] = lambda n_images: None,
     on_epoch: EpochHook = lambda records, resumed: None,
@@ -129,7 +129,7 @@ class _Run:
         backbone = make_backbone(config.backbone)
         self.model = Classifier(backbone, len(images.class_names))
         if ranks.size > 1:
-            synchronised_batch_norm(self.model)
+            synchronise_batch_norm(self.model)
         self.model.to(device=torch.device(ranks.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),
@@ -146,7 +146,7 @@ class _Run:
     def connect(self, compiled: bool) -> None:
         """Get ready to learn, together with the other processes."""
         about = {**self._about(), "epochs done": len(self.records)}
-        self.ranks.agree("the training", json.dumps(about, sort_keys=True))
+        self.ranks.check_same("the training", json.dumps(about, sort_keys=True))
         self.batches = Batches(
             self.images,
             self.model.backbone.input_spec,
