@@ -27,9 +27,10 @@ def _images(n_images=50, size=12):
     return TrainingImages(StoredImages(pixels, sizes), labels, (), None, None, {})
 
 
-def _batches(images=None, *, batch_size=8, seed=0, ranks=SINGLE_PROCESS):
+def _batches(images=None, *, batch_size=8, seed=0, ranks=SINGLE_PROCESS, **changes):
     images = images or _images()
-    return Batches(images, SPEC, batch_size=batch_size, seed=seed, ranks=ranks)
+    config = TrainConfig(backbone="conv4", batch_size=batch_size, seed=seed, **changes)
+    return Batches(images, SPEC, config, ranks=ranks)
 
 
 def test_an_epoch_sees_every_image_once_but_for_the_remainder():
@@ -72,8 +73,8 @@ def test_processes_share_the_batches_of_one():
 
 
 def test_batch_must_be_shared_evenly():
-    with pytest.raises(InvalidArgumentError, match=r"multiple of the 3 processes .* got 256"):
-        TrainConfig(backbone="conv4").check_shared(3)
+    with pytest.raises(InvalidArgumentError, match=r"multiple of the number of processes, 3; got 256"):
+        TrainConfig(backbone="conv4").check_processes(3)
     few = [list(_batches(_images(5), ranks=Ranks(rank, 2)).epoch(0)) for rank in range(2)]
     assert [len(y) for part in few for _, y in part] == [2, 2]
     with pytest.raises(DataError, match="2 images are too few for 4 processes"):

@@ -6,6 +6,7 @@ from infoshot.distributed.ranks import (
     SINGLE_PROCESS,
     Ranks,
     exit_if_distributed,
+    is_main_process,
     join_processes,
 )
 
@@ -14,6 +15,7 @@ __all__ = [
     "Ranks",
     "exit_if_distributed",
     "gather_chunks",
+    "is_main_process",
     "join_processes",
     "shard_chunks",
     "synchronise_batch_norm",

@@ -118,6 +118,11 @@ def join_processes(
     dist.destroy_process_group()
 
 
+def is_main_process(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this is the main process of a ``torchrun``, or was started without ``torchrun``."""
+    return environ.get("RANK", "0") == "0"
+
+
 def exit_if_distributed(code: int) -> None:
     """End this process at once if it is one of several; otherwise do nothing.
 
