@@ -213,12 +213,12 @@ def test_finished_training_is_not_repeated(images, undisturbed):
 def test_another_training_is_not_overwritten(images, undisturbed):
     out, _ = undisturbed
     before = _digests(out)
-    with pytest.raises(DataError, match=r"a different training run \(learning_rate 0.02 there, 0.05"):
+    with pytest.raises(
+        DataError, match=r"a different training run \(learning_rate 0.02 there, 0.05"
+    ):
         run_epochs(images, dataclasses.replace(CONFIG, learning_rate=0.05), out)
     other = dataclasses.replace(images, about={**images.about, "train_sha256": "0" * 64})
-    with pytest.raises(
-        DataError, match=r"holds a different training run .its train images differ"
-    ):
+    with pytest.raises(DataError, match=r"holds a different training run .its train images differ"):
         run_epochs(other, CONFIG, out)
     assert _digests(out) == before
 
