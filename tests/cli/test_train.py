@@ -152,6 +152,7 @@ def test_every_setting_can_be_given(root, tmp_path):
 
 
 def test_tensorboard_events_are_written_if_asked(root, tmp_path):
+    pytest.importorskip("tensorboard")
     assert train(root, tmp_path / "without").exit_code == 0
     assert not (tmp_path / "without" / "tensorboard").exists()
     assert train(root, tmp_path / "with", "--tensorboard").exit_code == 0

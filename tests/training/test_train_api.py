@@ -2,6 +2,7 @@
 
 import builtins
 import dataclasses
+import importlib.util
 import json
 import shutil
 import sys
@@ -9,7 +10,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones.checkpoints import load_checkpoint
@@ -18,6 +18,8 @@ from infoshot.training import TrainConfig, train
 from infoshot.training.epochs import _import_compiler
 from tests.image_folders import make_folders
 
+HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
+NEEDS_TENSORBOARD = pytest.mark.skipif(not HAS_TENSORBOARD, reason="needs tensorboard")
 RECIPE = {"batch_size": 8, "learning_rate": 0.02, "val_tasks": 20}
 
 
@@ -31,8 +33,8 @@ def finished(root, tmp_path_factory):
     out = tmp_path_factory.mktemp("run")
     calls = []
     result = train(
-        "folder", root, "conv4", out, epochs=3, settings=RECIPE, device="cpu", tensorboard=True,
-        progress=lambda *call: calls.append(call),
+        "folder", root, "conv4", out, epochs=3, settings=RECIPE, device="cpu",
+        tensorboard=HAS_TENSORBOARD, progress=lambda *call: calls.append(call),
     )  # fmt: skip
     return result, calls
 
@@ -100,6 +102,8 @@ def test_run_from_before_new_settings_resumes(finished, root, tmp_path):
 
 
 def _scalars(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     events = EventAccumulator(str(folder))
     events.Reload()
     return {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
@@ -120,11 +124,13 @@ def _check_events(out, records):
     assert steps == pytest.approx([record.seconds for record in records[1:]], abs=1e-3)
 
 
+@NEEDS_TENSORBOARD
 def test_tensorboard_has_every_epoch(finished):
     result, _ = finished
     _check_events(result.last.parent, result.records)
 
 
+@NEEDS_TENSORBOARD
 def test_resumed_run_has_every_epoch_once(root, tmp_path):
     def stop(phase, done, total):
         if phase == "training" and done > 35:  # in the third epoch
