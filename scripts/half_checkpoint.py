@@ -1,4 +1,4 @@
-r"""Store the weights of a checkpoint in float16: half the size, for keeping.
+r"""Store the weights of a checkpoint in float16, at half the size.
 
 python scripts/half_checkpoint.py runs/resnet18/best results/resnet18/checkpoint
 """
@@ -12,7 +12,7 @@ from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
 
 
 def main() -> None:
-    """Read the arguments, convert, write."""
+    """Convert the checkpoint that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)

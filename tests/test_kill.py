@@ -89,6 +89,14 @@ def _tensors(out):
     return [load_checkpoint(out / name).digest for name in ("best", "last")], state
 
 
+def _check_logs(out):
+    """Every epoch is logged once."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()[1:]]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    with (out / "log.csv").open(newline="") as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == list("123456")
+
+
 def test_killed_training_ends_with_the_same_tensors(tmp_path):
     root = make_folders(tmp_path / "data", 10)
     common = ["train", "--dataset", "folder", "--root", root, "--backbone", "conv4", "--epochs", 6,
@@ -101,12 +109,13 @@ def test_killed_training_ends_with_the_same_tensors(tmp_path):
         at_work += _kill_after([*common, "--out", out], moment)
         n_epochs = _check_whole(out)
         _, said = _finish([*common, "--out", out])
-        assert (f"Going on after epoch {n_epochs} of" in said) == (0 < n_epochs < 6)
-        assert ("All 6 epochs were done already" in said) == (n_epochs == 6)
+        assert (f"Resuming after epoch {n_epochs} of" in said) == (0 < n_epochs < 6)
+        assert (f"All 6 epochs in {out} are already done." in said) == (n_epochs == 6)
         own_digests, own_state = _tensors(out)
         assert own_digests == digests
         assert own_state.keys() == state.keys()
         assert all(torch.equal(own_state[name], value) for name, value in state.items())
+        _check_logs(out)
     assert at_work >= N_MOMENTS // 2
 
 

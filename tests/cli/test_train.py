@@ -7,7 +7,11 @@ from typer.testing import CliRunner
 from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.cli.app import app
 from infoshot.features import read_features
+from infoshot.training import TrainConfig
+from infoshot.training.config_file import SETTINGS
 from tests.image_folders import make_folders
+
+WARNINGS = pytest.mark.filterwarnings("always::UserWarning")  # the command prints them
 
 
 def run(*arguments):
@@ -40,7 +44,7 @@ def test_from_images_to_features(root, tmp_path):
     assert table.provenance["weights_sha256"] == digest
 
 
-def test_the_run_is_no_checkpoint_but_says_where_they_are(root, tmp_path):
+def test_run_folder_as_checkpoint_suggests_the_checkpoints_in_it(root, tmp_path):
     train(root, tmp_path / "run")
     result = run("extract", "--dataset", "folder", "--root", root, "--checkpoint",
                  tmp_path / "run", "--out", tmp_path / "f")  # fmt: skip
@@ -48,17 +52,17 @@ def test_the_run_is_no_checkpoint_but_says_where_they_are(root, tmp_path):
     assert f"Did you mean {tmp_path / 'run' / 'best'} or " in result.stderr
 
 
-def test_same_command_again_goes_on_or_says_that_all_is_done(root, tmp_path):
+def test_same_command_finds_the_finished_run(root, tmp_path):
     train(root, tmp_path / "run")
     result = train(root, tmp_path / "run")
     assert result.exit_code == 0
-    assert "All 1 epochs were done already" in result.stderr
+    assert "are already done." in result.stderr
     result = train(root, tmp_path / "run", "--seed", "7")
     assert result.exit_code == 2
-    assert "holds another training (seed 0 there, 7 here)" in result.stderr
+    assert "holds a different training run (seed 0 there, 7 here)" in result.stderr
 
 
-def test_odd_images_are_learned_from(root, tmp_path):
+def test_unusual_images_are_accepted(root, tmp_path):
     pixels = Image.new("RGB", (1, 1))
     pixels.save(root / "train" / "a" / "pixel.png")
     for mode in ("CMYK", "L"):
@@ -70,7 +74,8 @@ def test_odd_images_are_learned_from(root, tmp_path):
     assert result.exit_code == 0, result.output
 
 
-def test_broken_image_stops_unless_told_to_go_on(root, tmp_path):
+@WARNINGS
+def test_broken_image_stops_unless_skipped(root, tmp_path):
     (root / "train" / "a" / "2.png").write_bytes(b"")
     whole = (root / "val" / "e" / "1.png").read_bytes()
     (root / "val" / "e" / "1.png").write_bytes(whole[: len(whole) // 2])
@@ -80,7 +85,7 @@ def test_broken_image_stops_unless_told_to_go_on(root, tmp_path):
     assert not (tmp_path / "run" / "last").exists()
     result = train(root, tmp_path / "run", "--skip-broken")
     assert result.exit_code == 0, result.output
-    assert "1 images of 'train' are left out" in result.stderr
+    assert "skipped 1 of 20 images of the split 'train': " in result.stderr
     assert "2.png: the file is empty." in result.stderr
     assert "1.png: cannot be decoded" in result.stderr
     lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
@@ -88,7 +93,7 @@ def test_broken_image_stops_unless_told_to_go_on(root, tmp_path):
     assert json.loads(lines[1])["epoch"] == 1
 
 
-def test_extraction_leaves_out_broken_images_when_told(root, tmp_path):
+def test_extraction_skips_broken_images_if_asked(root, tmp_path):
     train(root, tmp_path / "run")
     (root / "test" / "h" / "0.png").write_bytes(b"no image")
     arguments = ("extract", "--dataset", "folder", "--root", root, "--checkpoint",
@@ -103,19 +108,61 @@ def test_extraction_leaves_out_broken_images_when_told(root, tmp_path):
     assert read_features(tmp_path / "f").labels.tolist() == [0] * 4 + [1] * 5 + [2] * 5
 
 
-def test_classes_that_are_gone_are_named(root, tmp_path):
+@WARNINGS
+def test_classes_without_images_are_named(root, tmp_path):
     for path in (root / "train" / "b").iterdir():
         path.write_bytes(b"")
     result = train(root, tmp_path / "run", "--skip-broken")
     assert result.exit_code == 0
-    assert "no image is left of these classes of 'train': b." in result.stderr
+    assert "these classes of the split 'train' have no image left: b." in result.stderr
     assert load_checkpoint(tmp_path / "run" / "last").class_names == ("a", "c", "d")
+
+
+def test_set_overrides_options_and_these_the_file(root, tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text("epochs = 9\nlearning_rate = 0.9\nmomentum = 0.5\nval_tasks = 7\n")
+    result = train(root, tmp_path / "run", "--config", path, "--set", "batch_size=10",
+                   "--set", "drops=0.25,0.5", "--set", "schedule=cosine")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    config = load_checkpoint(tmp_path / "run" / "last").config
+    expected = {"epochs": 1, "learning_rate": 0.02, "momentum": 0.5, "val_tasks": 7,
+                "batch_size": 10, "drops": [0.25, 0.5], "schedule": "cosine"}  # fmt: skip
+    assert {name: config[name] for name in expected} == expected
+
+
+def test_every_setting_can_be_given(root, tmp_path):
+    values = {"epochs": "1", "batch_size": "4", "learning_rate": "1e-2", "schedule": "cosine",
+              "drops": "[0.5]", "drop_factor": ".5", "momentum": "0.8", "nesterov": "true",
+              "weight_decay": "5e-4", "label_smoothing": "0", "crop_area": "0.2",
+              "crop_aspect": "0.5,2", "jitter": "0", "flip": "False", "val_tasks": "3",
+              "seed": "2"}  # fmt: skip
+    assert set(values) == set(SETTINGS)
+    pairs = [text for name, value in values.items() for text in ("--set", f"{name}={value}")]
+    result = train(root, tmp_path / "run", *pairs)
+    assert result.exit_code == 0, result.output
+    config = load_checkpoint(tmp_path / "run" / "last").config
+    assert {name: config[name] for name in SETTINGS} == {
+        "epochs": 1, "batch_size": 4, "learning_rate": 0.01, "schedule": "cosine", "drops": [0.5],
+        "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
+        "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2], "jitter": 0,
+        "flip": False, "val_tasks": 3, "seed": 2,
+    }  # fmt: skip
+    assert all(getattr(TrainConfig(backbone="conv4"), name) != config[name] or name == "epochs"
+               for name in SETTINGS)  # fmt: skip
+
+
+def test_tensorboard_events_are_written_if_asked(root, tmp_path):
+    pytest.importorskip("tensorboard")
+    assert train(root, tmp_path / "without").exit_code == 0
+    assert not (tmp_path / "without" / "tensorboard").exists()
+    assert train(root, tmp_path / "with", "--tensorboard").exit_code == 0
+    assert len(list((tmp_path / "with" / "tensorboard").glob("events.out.tfevents.*"))) == 1
 
 
 def test_run_is_not_written_among_the_images(root):
     result = train(root, root)
     assert result.exit_code == 2
-    assert "--out must be another folder than --root" in result.stderr
+    assert "out must be another folder than" in result.stderr
 
 
 def _empty(root):
@@ -142,16 +189,17 @@ def _all_broken(root):
     [
         (_empty, "no images found; folder may be class folders"),
         (_one_class, "at least 2 classes in the split 'train'; got 1 (a)."),
-        (_no_train, "there are no images of the split 'train' to learn from"),
-        (_all_broken, "no image of the split 'train' decodes;"),
+        (_no_train, "has no images of the split 'train'. Put class folders under train/"),
+        (_all_broken, "no image of the split 'train' can be decoded;"),
     ],
 )
-def test_data_that_cannot_be_learned_from_gets_one_sentence(spoil, message, root, tmp_path):
+def test_unusable_data_gives_one_sentence(spoil, message, root, tmp_path):
     spoil(root)
     result = train(root, tmp_path / "run", "--skip-broken")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: ")
-    assert message in result.stderr
+    error = result.stderr.splitlines()[-1]
+    assert error.startswith("Error: ")
+    assert message in error
     assert not (tmp_path / "run" / "last").exists()
 
 
@@ -160,18 +208,22 @@ def test_data_that_cannot_be_learned_from_gets_one_sentence(spoil, message, root
     [
         (["--backbone", "resnet19"], "Unknown backbone 'resnet19'. Did you mean 'resnet1"),
         (["--epochs", "0"], "epochs must be a whole number of at least 1; got 0"),
-        (["--lr", "0"], "learning_rate must be a finite number above 0; got 0"),
+        (["--lr", "0"], "lr must be a finite number above 0; got 0"),
+        (["--set", "momentum"], "--set must have the form NAME=VALUE, such as"),
+        (["--set", "momentun=1"], "Unknown training setting 'momentun'. Did you mean 'momentum'?"),
+        (["--set", "schedule=linear"], "schedule must be one of 'step', 'cosine'; got 'linear'"),
+        (["--config", "none.toml"], "none.toml: cannot be read (No such file or directory)."),
         (["--device", "tpu"], "device 'tpu' is not available"),
     ],
 )
-def test_bad_options_get_one_sentence(arguments, message, root, tmp_path):
+def test_wrong_options_give_one_sentence(arguments, message, root, tmp_path):
     result = train(root, tmp_path / "run", *arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: ")
     assert message in result.stderr
 
 
-def test_folder_of_the_run_must_be_one(root, tmp_path):
+def test_run_folder_cannot_be_a_file(root, tmp_path):
     (tmp_path / "file").write_text("")
     result = train(root, tmp_path / "file")
     assert result.exit_code == 2

@@ -14,22 +14,24 @@ from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
 from infoshot.core.parallel import chunk_ranges
+from infoshot.core.progress import Progress
 from infoshot.distributed import (
-    ALONE,
+    SINGLE_PROCESS,
     Ranks,
     gather_chunks,
-    joined_ranks,
+    is_main_process,
+    join_processes,
     shard_chunks,
-    synchronised_batch_norm,
+    synchronise_batch_norm,
 )
 from infoshot.features import read_features
 from infoshot.images import open_dataset
-from infoshot.training import TrainConfig, base_splits, load_training_images, train
+from infoshot.training import TrainConfig, base_splits, load_training_images, run_epochs
 from tests.image_folders import make_folders
 
 
 def _worker(rank, work, folder, size):
-    """One of several processes; what it returns lies in the folder afterwards."""
+    """Run one of several processes, and save what it returns in the folder."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size)
     torch.save(work(Ranks(rank, size)), folder / f"{rank}.pt")
@@ -65,22 +67,22 @@ def _gradients(network, images):
 
 
 def _half(ranks):
-    network = synchronised_batch_norm(_network())
+    network = synchronise_batch_norm(_network(), "cpu")
     return _gradients(network, _images()[ranks.rank :: ranks.size])
 
 
 def _all_kinds(ranks):
-    """Rows dealt out and gathered: uneven chunks, and more processes than chunks."""
+    """Shard and gather rows: chunks of different sizes, and more processes than chunks."""
     results = []
     for n_rows, chunk_size in ((7, 2), (8, 2), (1, 4)):
         chunks = chunk_ranges(n_rows, chunk_size)
         whole = torch.arange(n_rows * 3).view(n_rows, 3).float() / 7
         own = [whole[chunk.start : chunk.stop] for chunk in shard_chunks(chunks, ranks)]
         results.append(gather_chunks(torch.cat([whole[:0], *own]), chunks, ranks))
-    ranks.agree("nothing", "the same")
-    with pytest.raises(DataError, match="processes do not agree on the weights"):
-        ranks.agree("the weights", f"rank {ranks.rank}")
-    return results, ranks.sum(torch.tensor([ranks.rank + 1.0])), ranks.main_says(ranks.is_main)
+    ranks.check_same("nothing", "the same")
+    with pytest.raises(DataError, match="the weights differ between the processes"):
+        ranks.check_same("the weights", f"rank {ranks.rank}")
+    return results, ranks.sum(torch.tensor([ranks.rank + 1.0])), ranks.broadcast_flag(ranks.is_main)
 
 
 def _descend(ranks):
@@ -89,7 +91,7 @@ def _descend(ranks):
     network = make_backbone("conv4").double()
     step = network
     if ranks.size > 1:
-        step = nn.parallel.DistributedDataParallel(synchronised_batch_norm(network))
+        step = nn.parallel.DistributedDataParallel(synchronise_batch_norm(network, "cpu"))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     generator = torch.Generator().manual_seed(2)
     for _ in range(3):
@@ -124,33 +126,61 @@ def test_normalisation_over_two_processes_is_that_of_one(two):
 
 
 def test_steps_of_two_processes_are_those_of_one(two):
-    expected = _descend(ALONE)
+    expected = _descend(SINGLE_PROCESS)
     for *_, weights in two:
         for name, value in expected.items():
             torch.testing.assert_close(weights[name], value, atol=1e-9, rtol=1e-9)
 
 
-def test_rows_come_back_in_their_order(two):
-    for _, (gathered, total, heard), _ in two:
+def test_rows_are_gathered_in_order(two):
+    for _, (gathered, total, flag), _ in two:
         for rows, n_rows in zip(gathered, (7, 8, 1), strict=True):
             assert torch.equal(rows, torch.arange(n_rows * 3).view(n_rows, 3).float() / 7)
         assert total.item() == 3
-        assert heard
+        assert flag
 
 
-def test_alone_everything_is_itself():
+def test_single_process_changes_nothing():
     rows = torch.rand(5, 2)
-    assert torch.equal(gather_chunks(rows, chunk_ranges(5, 2), ALONE), rows)
-    assert ALONE.main_says(True)
-    assert not ALONE.main_says(False)
-    with joined_ranks("cpu", {}) as ranks:
-        assert ranks == ALONE
+    assert torch.equal(gather_chunks(rows, chunk_ranges(5, 2), SINGLE_PROCESS), rows)
+    assert SINGLE_PROCESS.broadcast_flag(True)
+    assert not SINGLE_PROCESS.broadcast_flag(False)
+    with join_processes("cpu", {}) as ranks:
+        assert ranks == SINGLE_PROCESS
 
 
-def test_several_processes_need_a_kind_of_device():
+def test_several_processes_refuse_one_gpu():
     environ = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
     with pytest.raises(InvalidArgumentError, match="device must be 'cpu' or 'cuda' with several"):
-        joined_ranks("cuda:1", environ).__enter__()
+        join_processes("cuda:1", environ).__enter__()
+
+
+def test_default_device_is_available():
+    with join_processes(None, {}) as ranks:
+        assert ranks.device == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_main_process_is_that_of_rank_0():
+    assert is_main_process({})
+    assert is_main_process({"RANK": "0"})
+    assert not is_main_process({"RANK": "1"})
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm1d(2), nn.BatchNorm2d(2, affine=False), nn.BatchNorm3d(2)]
+)
+def test_normalisation_that_would_differ_between_processes_is_refused(layer):
+    with pytest.raises(InvalidArgumentError, match=r"on a CPU support BatchNorm2d .* BatchNorm"):
+        synchronise_batch_norm(nn.Sequential(nn.Identity(), layer), "cpu")
+
+
+def test_cuda_uses_the_normalisation_of_pytorch():
+    network = _network()
+    weights = dict(network.named_parameters())
+    converted = synchronise_batch_norm(network, "cuda:0")
+    kinds = [type(module) for module in converted.modules() if hasattr(module, "running_mean")]
+    assert kinds == [nn.SyncBatchNorm] * 2
+    assert all(value is weights[name] for name, value in converted.named_parameters())
 
 
 @pytest.fixture(scope="module")
@@ -190,16 +220,18 @@ def test_two_processes_extract_the_same_bits(root, tmp_path):
 
 
 def test_two_processes_learn_as_one(root, tmp_path):
-    """The loss curve to 0.01, and to 0.001 in the first epoch.
+    """The losses agree to 0.01, and to 0.001 in the first epoch.
 
-    What is left is rounding: one process with two threads instead of one differs by as much.
+    The rest is rounding: one process with two threads instead of one differs by as much.
     """
     common = ["train", "--dataset", "folder", "--root", root, "--backbone", "conv4",
               "--epochs", "3", "--batch-size", "8", "--lr", "0.02"]  # fmt: skip
     losses, weights = [], []
     for n_processes in (1, 2):
         out = tmp_path / str(n_processes)
-        _infoshot(n_processes, *common, "--out", out)
+        done = _infoshot(n_processes, *common, "--out", out)
+        assert done.stdout.count("Best of 3 epochs") == 1
+        assert done.stderr.count("epoch 3/3: loss") == 1
         head, *lines = (json.loads(line) for line in (out / "log.jsonl").read_text().splitlines())
         assert head["processes"] == n_processes
         losses.append([line["loss"] for line in lines])
@@ -210,24 +242,24 @@ def test_two_processes_learn_as_one(root, tmp_path):
     for name, value in weights[0].items():
         torch.testing.assert_close(weights[1][name], value, atol=0.05, rtol=0.05)
 
-    done = _go_on_after_one_epoch(root, tmp_path / "part", common)
-    assert "Going on after epoch 1 of 3" in done.stderr
+    done = _resume_after_one_epoch(root, tmp_path / "part", common)
+    assert "Resuming after epoch 1 of 3" in done.stderr
     head, *lines = (tmp_path / "part" / "log.jsonl").read_text().splitlines()
     assert json.loads(head)["processes"] == 2
     assert [json.loads(line)["loss"] for line in lines] == pytest.approx(losses[0], abs=1e-2)
 
 
-def _go_on_after_one_epoch(root, out, common):
-    """One process learns for an epoch and is interrupted; two take it up."""
+def _resume_after_one_epoch(root, out, common):
+    """Interrupt one process after an epoch, and resume with two."""
     train_split, val_split = base_splits(open_dataset("folder", root))
     spec = make_backbone("conv4").input_spec
     images = load_training_images("folder", train_split, val_split, spec, n_workers=1)
     config = TrainConfig(backbone="conv4", epochs=3, batch_size=8, learning_rate=0.02)
 
-    def stop(records, resumed):
-        if records:
+    class Stop(Progress):
+        def say(self, sentence):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(images, config, out, on_epoch=stop)
+        run_epochs(images, config, out, progress=Stop())
     return _infoshot(2, *common, "--out", out)

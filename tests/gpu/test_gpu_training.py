@@ -6,11 +6,12 @@ import torch.distributed as dist
 
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint
+from infoshot.core.progress import Progress
 from infoshot.distributed import Ranks
 from infoshot.features.extract import Extraction, extract_features
 from infoshot.images import open_dataset
 from infoshot.images.transforms import augment, draw_augmentation
-from infoshot.training import TrainConfig, load_training_images, train
+from infoshot.training import TrainConfig, load_training_images, run_epochs
 from infoshot.training.training_images import base_splits
 from tests.image_folders import make_folders
 
@@ -44,30 +45,31 @@ def test_augmentation_is_the_same_on_both_devices():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_learns_as_on_a_cpu_up_to_half_precision(root, tmp_path, compiled):
+def test_losses_equal_those_of_a_cpu_up_to_half_precision(root, tmp_path, compiled):
     images = _images(root)
-    here = train(images, CONFIG, tmp_path / "cpu")
-    there = train(images, CONFIG, tmp_path / "gpu", ranks=GPU, compiled=compiled)
+    here = run_epochs(images, CONFIG, tmp_path / "cpu")
+    there = run_epochs(images, CONFIG, tmp_path / "gpu", ranks=GPU, compile=compiled)
     assert [r.loss for r in there] == pytest.approx([r.loss for r in here], rel=0.05)
 
 
-def test_interrupted_it_goes_on(root, tmp_path):
+def test_interrupted_run_resumes(root, tmp_path):
     images = _images(root)
 
-    def stop(records, resumed):
-        if len(records) == 2 and not resumed:
-            raise KeyboardInterrupt
+    class Stop(Progress):
+        def say(self, sentence):
+            if sentence.startswith("epoch 2/"):
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(images, CONFIG, tmp_path / "part", ranks=GPU, on_epoch=stop)
-    part = train(images, CONFIG, tmp_path / "part", ranks=GPU)
-    whole = train(images, CONFIG, tmp_path / "whole", ranks=GPU)
+        run_epochs(images, CONFIG, tmp_path / "part", ranks=GPU, progress=Stop())
+    part = run_epochs(images, CONFIG, tmp_path / "part", ranks=GPU)
+    whole = run_epochs(images, CONFIG, tmp_path / "whole", ranks=GPU)
     assert len(part) == 3
     assert part[-1].loss == pytest.approx(whole[-1].loss, rel=0.02)
 
 
-def test_features_are_those_of_a_cpu(root, tmp_path):
-    train(_images(root), dataclasses.replace(CONFIG, epochs=1), tmp_path, ranks=GPU)
+def test_features_equal_those_of_a_cpu(root, tmp_path):
+    run_epochs(_images(root), dataclasses.replace(CONFIG, epochs=1), tmp_path, ranks=GPU)
     split = open_dataset("folder", root).split("test")
     here = extract_features(split, load_checkpoint(tmp_path / "last"), Extraction())
     there = extract_features(split, load_checkpoint(tmp_path / "last"), Extraction(device="cuda"))
@@ -77,14 +79,14 @@ def test_features_are_those_of_a_cpu(root, tmp_path):
 def _learn(rank, root, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     ranks = Ranks(rank, 2, "cuda:0")
-    records = train(_images(root), CONFIG, folder / "two", ranks=ranks)
+    records = run_epochs(_images(root), CONFIG, folder / "two", ranks=ranks)
     if ranks.is_main:
         torch.save([record.loss for record in records], folder / "losses.pt")
     dist.destroy_process_group()
 
 
-def test_two_processes_on_one_gpu_learn_as_one(root, tmp_path):
+def test_two_processes_on_one_gpu_equal_one(root, tmp_path):
     torch.multiprocessing.spawn(_learn, (root, tmp_path), nprocs=2)
     losses = torch.load(tmp_path / "losses.pt")
-    alone = train(_images(root), CONFIG, tmp_path / "one", ranks=GPU)
+    alone = run_epochs(_images(root), CONFIG, tmp_path / "one", ranks=GPU)
     assert losses == pytest.approx([record.loss for record in alone], rel=0.05)

@@ -7,7 +7,7 @@ from PIL import Image
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import InputSpec
-from infoshot.distributed import ALONE, Ranks
+from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.images import open_dataset
 from infoshot.images.in_memory import StoredImages, stored_images
 from infoshot.images.transforms import augment, draw_augmentation, network_input
@@ -23,16 +23,17 @@ def _images(n_images=50, size=12):
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (n_images, 3, size, size), generator=generator).byte()
     sizes = torch.full((n_images, 2), size)
-    labels = torch.arange(n_images)  # a label of its own for every image: labels name them
+    labels = torch.arange(n_images)  # a different label for every image, to identify them
     return TrainingImages(StoredImages(pixels, sizes), labels, (), None, None, {})
 
 
-def _batches(images=None, *, batch_size=8, seed=0, ranks=ALONE):
+def _batches(images=None, *, batch_size=8, seed=0, ranks=SINGLE_PROCESS, **changes):
     images = images or _images()
-    return Batches(images, SPEC, batch_size=batch_size, seed=seed, ranks=ranks)
+    config = TrainConfig(backbone="conv4", batch_size=batch_size, seed=seed, **changes)
+    return Batches(images, SPEC, config, ranks=ranks)
 
 
-def test_an_epoch_sees_every_image_once_but_for_the_remainder():
+def test_epoch_has_every_image_once_except_the_remainder():
     batches = _batches()
     seen = [set(torch.cat([y for _, y in batches.epoch(epoch)]).tolist()) for epoch in range(30)]
     assert len(batches) == 6
@@ -53,7 +54,7 @@ def test_order_differs_between_epochs_and_seeds_and_is_uniform():
     assert chi_squared < 85  # 49 degrees of freedom: 0.1 % of all draws are beyond
 
 
-def test_a_batch_is_what_its_images_become_one_by_one():
+def test_images_of_a_batch_are_augmented_independently():
     images = _images()
     for x, y in _batches(images, seed=3).epoch(4):
         for row, number in zip(x, y, strict=True):
@@ -72,8 +73,10 @@ def test_processes_share_the_batches_of_one():
 
 
 def test_batch_must_be_shared_evenly():
-    with pytest.raises(InvalidArgumentError, match=r"multiple of the 3 processes .* got 256"):
-        TrainConfig(backbone="conv4").check_shared(3)
+    with pytest.raises(
+        InvalidArgumentError, match=r"multiple of the number of processes, 3; got 256"
+    ):
+        TrainConfig(backbone="conv4").check_processes(3)
     few = [list(_batches(_images(5), ranks=Ranks(rank, 2)).epoch(0)) for rank in range(2)]
     assert [len(y) for part in few for _, y in part] == [2, 2]
     with pytest.raises(DataError, match="2 images are too few for 4 processes"):
@@ -128,3 +131,29 @@ def test_large_images_are_squashed_and_their_shapes_remembered(tmp_path):
     assert aspect.max() <= 4 / 3 + 1e-9
     assert aspect.min() < 0.8
     assert aspect.max() > 1.25
+
+
+def _drawn(**settings):
+    sizes = torch.tensor([[84, 84]]).expand(5000, 2)
+    return draw_augmentation(0, 0, torch.arange(5000), sizes, **settings)
+
+
+def test_augmentation_settings_bound_what_is_drawn():
+    box = _drawn(crop_area=0.5, crop_aspect=(0.9, 1.2)).box
+    area, aspect = box[:, 2] * box[:, 3], box[:, 2] / box[:, 3]
+    assert 0.5 - 1e-9 <= area.min() < 0.52
+    assert 0.9 - 1e-9 <= aspect.min() < 0.91
+    assert 1.19 < aspect.max() <= 1.2 + 1e-9
+    assert torch.equal(_drawn(jitter=0).jitter, torch.ones(5000, 3, dtype=torch.float64))
+    assert 0.9 <= _drawn(jitter=0.1).jitter.min() < 0.901
+    assert not _drawn(flip=False).flip.any()
+    # Each setting changes its own part only.
+    assert torch.equal(_drawn(jitter=0, flip=False).box, _drawn().box)
+
+
+def test_batches_use_the_augmentation_settings():
+    images = _images(size=8)
+    settings = {"crop_area": 1.0, "crop_aspect": (1.0, 1.0), "jitter": 0, "flip": False}
+    for x, y in _batches(images, **settings).epoch(0):
+        whole = network_input(images.train.images[y].float() / 255, SPEC.mean, SPEC.std)
+        torch.testing.assert_close(x, whole, atol=1e-5, rtol=0)

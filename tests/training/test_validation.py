@@ -3,7 +3,7 @@ import torch
 
 from infoshot.backbones import make_backbone
 from infoshot.core.types import FeatureTable
-from infoshot.distributed import ALONE
+from infoshot.distributed import SINGLE_PROCESS
 from infoshot.images.transforms import network_input
 from infoshot.tasks.sampler import TaskSampler, TaskSpec
 from infoshot.training import make_validation
@@ -23,7 +23,7 @@ def _crops(n_images, size=32):
 def test_accuracy_is_that_of_the_most_similar_example(network):
     labels = torch.arange(6).repeat_interleave(20)
     validation = make_validation(_crops(120), labels, n_tasks=30, seed=7)
-    mean, half_width = validation.accuracy(network, ALONE)
+    mean, half_width = validation.accuracy(network, SINGLE_PROCESS)
     network.eval()
     spec = network.input_spec
     with torch.no_grad():
@@ -58,7 +58,7 @@ def test_tasks_shrink_to_what_is_there(network, sizes, ways, queries, used):
     spec = validation.spec
     assert (spec.n_way, spec.n_shot, spec.n_query) == (ways, 1, queries)
     assert len(set(validation.labels.tolist()) - {-1}) == used
-    mean, _ = validation.accuracy(network, ALONE)
+    mean, _ = validation.accuracy(network, SINGLE_PROCESS)
     assert 0 <= mean <= 100
 
 

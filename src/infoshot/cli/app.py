@@ -26,7 +26,7 @@ from infoshot.cli import (
 from infoshot.cli._console import complain, stdout
 from infoshot.cli._options import name_options
 from infoshot.core.errors import InfoshotError, LostProcessError
-from infoshot.distributed import leave_others
+from infoshot.distributed import exit_if_distributed
 from infoshot.version import __version__
 
 
@@ -49,14 +49,14 @@ class _Group(TyperGroup):
         except InfoshotError as error:
             complain("Error", self._in_options(ctx, str(error)))
             code = 1 if isinstance(error, LostProcessError) else 2
-            leave_others(code)
+            exit_if_distributed(code)
             raise typer.Exit(code) from error
         except Exception as error:
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
                 raise  # raised by the parser
             first = str(error).split("\n", 1)[0]
             complain("Error", f"{type(error).__name__}: {first} (--debug shows the traceback).")
-            leave_others(1)
+            exit_if_distributed(1)
             raise typer.Exit(1) from error
 
     def _in_options(self, ctx: Any, message: str) -> str:  # noqa: ANN401 - click's context

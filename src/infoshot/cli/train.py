@@ -1,129 +1,133 @@
 """``infoshot train``: base training with the published recipe."""
 
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from infoshot import training
-from infoshot.backbones import make_backbone
 from infoshot.cli import image_options as given
-from infoshot.cli._console import complain, progress_bar, say, stdout
-from infoshot.core.atomic import check_writable, make_folder
+from infoshot.cli._console import stdout
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
-from infoshot.distributed import Ranks, joined_ranks
-from infoshot.images import open_dataset
-from infoshot.images.workers import decode_workers
-from infoshot.training import EpochRecord, TrainConfig, TrainingImages
+from infoshot.distributed import is_main_process
 
 
 def train_backbone(
     dataset: given.Dataset,
     root: given.Root,
     backbone: Annotated[
-        str, typer.Option(help="resnet18, wrn28-10, resnet12, conv4 or efficientnet-lite0.")
+        str,
+        typer.Option(
+            help="resnet18, wrn28-10, resnet12, conv4, efficientnet-lite0, or "
+            "package.module:Name of your own network."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the run: best/, last/, log, curve.")],
-    epochs: Annotated[int, typer.Option(help="Passes over the training images.")] = 90,
+    out: Annotated[Path, typer.Option(help="Folder of the run: checkpoints, logs, curve.")],
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with settings; the options and --set override it.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change a setting, such as weight_decay=5e-4 or schedule=cosine; repeat --set for "
+            "several. Overrides --config and the options.",
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training images; default: 90.")
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Images per step; default: 256, 128 for wrn28-10.")
     ] = None,
     lr: Annotated[
-        float, typer.Option(help="Learning rate; a tenth after 1/2 and 11/15 of the epochs.")
-    ] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
+        float | None,
+        typer.Option(
+            help="Initial learning rate; default: 0.1. It drops to a tenth after 1/2 and after "
+            "11/15 of the epochs."
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of weights, order and augmentation; default: 0.")
+    ] = None,
     device: given.Device = None,
     compile: Annotated[
         bool, typer.Option("--compile", help="Compile the network; pays off in long runs.")
     ] = False,
     splits: given.Splits = None,
     skip_broken: given.SkipBroken = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")
+    ] = False,
 ) -> None:
-    """Train a network on the train classes; an interrupted training goes on by the same command.
+    """Train a network on the train classes. The same command resumes an interrupted run.
 
     Example: infoshot train --dataset mini-imagenet --root data/mini-imagenet --backbone resnet18
     --out runs/resnet18
 
-    Several GPUs: torchrun --nproc-per-node 4 -m infoshot train ... (the same batch, shared).
+    Several GPUs: torchrun --nproc-per-node 4 -m infoshot train ... (they share every batch).
     """
-    config = TrainConfig(
-        backbone=backbone, epochs=epochs, batch_size=batch_size, learning_rate=lr, seed=seed
-    )
-    config.validate()
-    make_backbone(backbone)
-    if out.resolve() == root.resolve():
-        raise InvalidArgumentError("--out must be another folder than --root, which holds images.")
     keep_freed_memory()
-    with joined_ranks(given.device_or_default(device)) as ranks:
-        config.check_shared(ranks.size)
-        make_folder(out)
-        check_writable(out / "log.jsonl")
-        images = _images(dataset, root, splits, backbone, skip_broken, ranks)
-        records = _train(images, config, out, compile, ranks)
-        if ranks.is_main:
-            _report(records, out)
+    result = training.train(
+        dataset,
+        root,
+        backbone,
+        out,
+        config=config,
+        settings=_parse_settings(settings or []),
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=lr,
+        seed=seed,
+        device=device,
+        compile=compile,
+        splits=splits,
+        skip_broken=skip_broken,
+        tensorboard=tensorboard,
+        progress=True,
+    )
+    if is_main_process():
+        _print_result(result)
 
 
-def _images(
-    dataset: str, root: Path, splits: Path | None, backbone: str, skip_broken: bool, ranks: Ranks
-) -> TrainingImages:
-    train_split, val_split = training.base_splits(open_dataset(dataset, root, splits))
-    if skip_broken:
-        train_split = given.without_broken(train_split, ranks)
-        val_split = given.without_broken(val_split, ranks) if val_split else None
-    n_images = len(train_split.records) + (len(val_split.records) if val_split else 0)
-    with progress_bar("images", shown=ranks.is_main) as progress:
-        bar = progress.add_task("decoding", total=n_images)
-        return training.load_training_images(
-            dataset,
-            train_split,
-            val_split,
-            make_backbone(backbone).input_spec,
-            n_workers=decode_workers(),
-            on_progress=lambda n_done: progress.advance(bar, n_done),
-        )
+def _parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    values = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise InvalidArgumentError(
+                f"--set must have the form NAME=VALUE, such as weight_decay=5e-4; got '{setting}'."
+            )
+        values[name.strip()] = _parse_value(text.strip())
+    return values
 
 
-def _train(
-    images: TrainingImages, config: TrainConfig, out: Path, compiled: bool, ranks: Ranks
-) -> list[EpochRecord]:
-    if ranks.is_main and not training.make_validation(images.val_crops, images.val_labels, 1, 0):
-        sentence = (
-            "the split 'val' has no 2 classes with 2 images each: the last epoch counts as best."
-        )
-        complain("Warning", sentence)
-    n_images = len(images.train_labels)
-    with progress_bar("images", shown=ranks.is_main) as progress:
-        bar = progress.add_task("training", total=config.epochs * n_images)
-
-        def on_epoch(records: list[EpochRecord], resumed: bool) -> None:
-            if resumed and len(records) == config.epochs:
-                say(f"All {config.epochs} epochs were done already in {out}.", progress)
-            elif resumed and records:
-                say(f"Going on after epoch {len(records)} of {config.epochs} in {out}.", progress)
-            elif records:
-                say(records[-1].sentence(config.epochs), progress)
-            progress.update(bar, completed=len(records) * n_images)
-
-        return training.train(
-            images,
-            config,
-            out,
-            ranks=ranks,
-            compiled=compiled,
-            on_progress=lambda n_done: progress.advance(bar, n_done),
-            on_epoch=on_epoch,
-        )
+def _parse_value(text: str) -> Any:  # noqa: ANN401 - a number, a list, true, false or text
+    """Read a value of a TOML file, also ``.5``, ``True``, lists without brackets and plain text."""
+    for attempt in (text, text.lower(), f"[{text}]", f"0{text}"):
+        try:
+            return tomllib.loads(f"value = {attempt}")["value"]
+        except tomllib.TOMLDecodeError:
+            continue
+    return text
 
 
-def _report(records: list[EpochRecord], out: Path) -> None:
-    best = records[training.best_epoch(records) - 1]
+def _print_result(result: training.TrainResult) -> None:
+    """Print the best epoch and where the files are."""
+    best = result.records[result.best_epoch - 1]
     if best.val_accuracy is not None:
         stdout().print(
-            f"Best of {len(records)} epochs: {best.epoch}, validation accuracy "
+            f"Best of {len(result.records)} epochs: {best.epoch}, validation accuracy "
             f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (nearest prototype)",
             soft_wrap=True,
         )
-    where = f"Checkpoints: {out / 'best'}, {out / 'last'}; log.jsonl and curve.png beside"
-    stdout().print(where, soft_wrap=True)
+    names = ", ".join(path.name for path in (result.log, result.csv, result.curve))
+    stdout().print(
+        f"Checkpoints: {result.best}, {result.last}; beside them {names}, "
+        f"{result.config_file.name}",
+        soft_wrap=True,
+    )

@@ -1,15 +1,22 @@
-"""Several processes on one job, as ``torchrun`` starts them; alone it all comes down to nothing."""
+"""Several processes on one job, as ``torchrun`` starts them; a single process needs no setup."""
 
-from infoshot.distributed.batch_norm import synchronised_batch_norm
+from infoshot.distributed.batch_norm import synchronise_batch_norm
 from infoshot.distributed.gather import gather_chunks, shard_chunks
-from infoshot.distributed.ranks import ALONE, Ranks, joined_ranks, leave_others
+from infoshot.distributed.ranks import (
+    SINGLE_PROCESS,
+    Ranks,
+    exit_if_distributed,
+    is_main_process,
+    join_processes,
+)
 
 __all__ = [
-    "ALONE",
+    "SINGLE_PROCESS",
     "Ranks",
+    "exit_if_distributed",
     "gather_chunks",
-    "joined_ranks",
-    "leave_others",
+    "is_main_process",
+    "join_processes",
     "shard_chunks",
-    "synchronised_batch_norm",
+    "synchronise_batch_norm",
 ]

@@ -1,17 +1,18 @@
-r"""Batch normalisation with the statistics of the whole batch, wherever its images are.
+r"""Batch normalisation with the statistics of the whole batch, over all processes.
 
-PyTorch's ``SyncBatchNorm`` needs GPUs. This one needs sums over processes only, so that training
-on several processes takes the steps that one process takes, up to rounding. With :math:`n` values
-per channel in all, :math:`\hat x = (x - \mu) / \sqrt{\sigma^2 + \epsilon}` and
-:math:`g` the gradient after :math:`y = w \hat x + b`,
+On CUDA this is PyTorch's ``SyncBatchNorm``. PyTorch's version does not accept CPU tensors, so
+processes on CPUs use the implementation below, which needs nothing but sums over processes. Either
+way, several processes take the same optimisation steps as one, up to rounding. With :math:`n`
+values per channel in total, :math:`\hat x = (x - \mu) / \sqrt{\sigma^2 + \epsilon}` and
+:math:`g` the gradient with respect to :math:`y = w \hat x + b`,
 
 .. math::
     \partial x = \frac{w}{\sqrt{\sigma^2 + \epsilon}}
         \Bigl(g - \frac1n \sum g - \hat x \frac1n \sum g \hat x \Bigr),
 
-where the sums go over all processes. :math:`\partial w = \sum g \hat x` and
-:math:`\partial b = \sum g` stay sums over the own images: averaging gradients over processes is
-the business of whoever does it for all parameters.
+where the sums include all processes. :math:`\partial w = \sum g \hat x` and
+:math:`\partial b = \sum g` are sums over the images of one process:
+``DistributedDataParallel`` averages them together with all other gradients.
 """
 
 from typing import Any, final
@@ -20,21 +21,47 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from infoshot.core.errors import InvalidArgumentError
 
 
-def synchronised_batch_norm(network: nn.Module) -> nn.Module:
-    """Replace every ``BatchNorm2d`` in a network; weights and statistics stay the same tensors."""
+def synchronise_batch_norm(network: nn.Module, device: str) -> nn.Module:
+    """Replace the batch normalisation in a network by one that includes all processes.
+
+    Parameters
+    ----------
+    network
+        The network; changed in place. Weights and running statistics stay the same tensors.
+    device
+        Where the network will run. On CUDA all kinds of batch normalisation are replaced.
+
+    Returns
+    -------
+    The network, or what replaces it if it is a normalisation layer itself.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the network has a batch normalisation that cannot be synchronised on a CPU.
+    """
+    if torch.device(device).type == "cuda":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-any-return]
+    if isinstance(network, _BatchNorm):
+        if type(network) is nn.BatchNorm2d and network.affine and network.track_running_stats:
+            return _SynchronisedBatchNorm(network)
+        raise InvalidArgumentError(
+            "several processes on a CPU support BatchNorm2d with weights and running statistics "
+            f"only; the network has {network}. Use one process, or GPUs."
+        )
     for name, module in network.named_children():
-        if type(module) is nn.BatchNorm2d:
-            setattr(network, name, _SynchronisedBatchNorm(module))
-        else:
-            synchronised_batch_norm(module)
+        setattr(network, name, synchronise_batch_norm(module, device))
     return network
 
 
 @final
 class _SynchronisedBatchNorm(nn.BatchNorm2d):
-    """Normalises over all processes while training, as usual otherwise."""
+    """Normalise over all processes in training mode, as usual in evaluation mode."""
 
     def __init__(self, original: nn.BatchNorm2d) -> None:
         super().__init__(original.num_features, original.eps, original.momentum)
@@ -44,17 +71,17 @@ class _SynchronisedBatchNorm(nn.BatchNorm2d):
         self.train(original.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise, and follow the statistics."""
+        """Normalise, and update the running statistics."""
         if not self.training:
             return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):
             mean, variance, n_values = _statistics(x.detach())
-            self._follow(mean, variance, n_values)
+            self._update_running(mean, variance, n_values)
             return _Normalise.apply(  # type: ignore[no-any-return, no-untyped-call]
                 x, self.weight, self.bias, mean, variance, self.eps, n_values
             )
 
-    def _follow(self, mean: Tensor, variance: Tensor, n_values: int) -> None:
+    def _update_running(self, mean: Tensor, variance: Tensor, n_values: int) -> None:
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
@@ -66,10 +93,10 @@ class _SynchronisedBatchNorm(nn.BatchNorm2d):
 
 
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Mean and variance per channel and how many values they are of, over all processes."""
+    """Return mean, variance and number of values per channel, over all processes."""
     wide = x.double() if x.dtype == torch.float64 else x.float()
     variance, mean = torch.var_mean(wide, (0, 2, 3), correction=0)
-    # Equal parts: the mean of the means, and what the means vary by on top of the variances.
+    # The parts are equally large: average the means; add their spread to the variances.
     size = dist.get_world_size()
     means = mean / size
     dist.all_reduce(means)
@@ -81,7 +108,7 @@ def _statistics(x: Tensor) -> tuple[Tensor, Tensor, int]:
 class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401 - PyTorch's
+        ctx: Any,  # noqa: ANN401 - PyTorch's context
         x: Tensor,
         weight: Tensor,
         bias: Tensor,

@@ -1,4 +1,4 @@
-"""Chunks of rows dealt out to processes, and put back where they belong."""
+"""Shard chunks of rows over processes, and gather the results in order."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from infoshot.distributed.ranks import Ranks
 
 
 def shard_chunks(chunks: Sequence[range], ranks: Ranks) -> list[range]:
-    """Chunks of this process: every ``size``-th, beginning at its own number.
+    """Return the chunks of this process: every ``size``-th, starting at its rank.
 
     Examples
     --------
@@ -21,26 +21,26 @@ def shard_chunks(chunks: Sequence[range], ranks: Ranks) -> list[range]:
 
 
 def gather_chunks(rows: Tensor, chunks: Sequence[range], ranks: Ranks) -> Tensor:
-    """Rows of all chunks in their order, from what every process has of its own.
+    """Gather the rows of all chunks, in order, from the processes that computed them.
 
     Parameters
     ----------
     rows
-        Rows of the chunks of this process, one chunk after the other.
+        Rows of the chunks of this process, concatenated.
     chunks
-        All chunks, together 0 to n.
+        All chunks; together they cover 0 to n.
     ranks
-        This process among the others.
+        The processes.
 
     Returns
     -------
-    Shape ``(n, ...)``, on the CPU, the same bits in every process.
+    Shape ``(n, ...)``, on the CPU, bit for bit equal in all processes.
     """
     if ranks.size == 1:
         return rows.cpu()
     owned = [shard_chunks(chunks, Ranks(rank, ranks.size)) for rank in range(ranks.size)]
     counts = [sum(map(len, own)) for own in owned]
-    # All processes must send equally much, so shorter parts are filled up.
+    # All processes must send tensors of one size, so shorter ones are padded.
     part = torch.zeros(max(counts), *rows.shape[1:], dtype=rows.dtype, device=ranks.device)
     part[: len(rows)] = rows.to(ranks.device)
     parts = [torch.empty_like(part) for _ in owned]

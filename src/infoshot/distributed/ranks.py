@@ -1,4 +1,4 @@
-"""Which process this is, and the few things processes say to each other."""
+"""The processes of a job: which one this is, and what they exchange."""
 
 import hashlib
 import os
@@ -19,9 +19,10 @@ from infoshot.core.errors import DataError, InvalidArgumentError, LostProcessErr
 
 @dataclass(frozen=True)
 class Ranks:
-    """The own process among those that work on a job.
+    """The current process among the processes of a job.
 
-    ``device`` is where this process computes. The main process writes files and speaks.
+    ``rank`` is its number, ``size`` the number of processes, ``device`` the device it computes on.
+    The main process, of rank 0, writes the files and the messages.
     """
 
     rank: int = 0
@@ -30,28 +31,36 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes and speaks."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sum of a tensor over all processes."""
+        """Sum a tensor over all processes."""
         if self.size > 1:
             values = values.to(self.device).clone()
-            _add_up(values)
+            _all_reduce(values)
         return values
 
-    def from_main(self, values: Tensor) -> Tensor:
-        """What the main process has, in all of them; shapes must be the same everywhere."""
+    def broadcast(self, values: Tensor) -> Tensor:
+        """Return the tensor of the main process in all processes; shapes must be equal."""
         return self.sum(values if self.is_main else torch.zeros_like(values))
 
-    def main_says(self, yes: bool) -> bool:
-        """Tell all processes what the main one found."""
+    def broadcast_flag(self, flag: bool) -> bool:
+        """Return the flag of the main process in all processes."""
         if self.size == 1:
-            return yes
-        return bool(self.from_main(torch.tensor([int(yes)])).item())
+            return flag
+        return bool(self.broadcast(torch.tensor([int(flag)])).item())
 
-    def agree(self, what: str, text: str) -> None:
-        """Raise ``DataError`` in all processes unless the same text is given in all of them."""
+    def check_same(self, what: str, text: str) -> None:
+        """Raise ``DataError`` in all processes unless all of them pass the same text.
+
+        Parameters
+        ----------
+        what
+            What the text describes, for the message.
+        text
+            The text to compare.
+        """
         if self.size == 1:
             return
         digest = torch.frombuffer(
@@ -60,43 +69,35 @@ class Ranks:
         total = self.sum(digest.long())
         if not torch.equal(total, self.size * digest.long().to(total.device)):
             raise DataError(
-                f"processes do not agree on {what}; do they all read the same, finished files?"
+                f"{what} differ between the processes; all of them must read the same files, and "
+                "these must not change meanwhile."
             )
 
 
-ALONE = Ranks()
-
-
-def _add_up(values: Tensor) -> None:
-    """Sum over all processes, in place.
-
-    Raises
-    ------
-    LostProcessError
-        If one of them is not there any more.
-    """
-    try:
-        dist.all_reduce(values)
-        if values.is_cuda:
-            torch.cuda.synchronize(values.device)
-    except RuntimeError as error:
-        raise LostProcessError(
-            "another process of this run has ended; it says why itself, unless it was killed. The "
-            "same command goes on from what was finished."
-        ) from error
+SINGLE_PROCESS = Ranks()
 
 
 @contextmanager
-def joined_ranks(device: str, environ: Mapping[str, str] = os.environ) -> Iterator[Ranks]:
-    """Join the processes that ``torchrun`` started; without it, the one process there is.
+def join_processes(
+    device: str | None = None, environ: Mapping[str, str] = os.environ
+) -> Iterator[Ranks]:
+    """Join the processes that ``torchrun`` started; without ``torchrun``, use this process only.
 
     Parameters
     ----------
     device
-        ``cpu`` (over gloo), or ``cuda`` (over nccl; every process takes the GPU of its number).
+        Where to compute; ``None``: ``cuda`` if there is a GPU, else ``cpu``. Several processes
+        accept ``cpu`` (they communicate through gloo) and ``cuda`` (through nccl; each process uses
+        the GPU of its local rank).
     environ
-        Where ``torchrun`` left its notes.
+        Environment variables, in which ``torchrun`` describes the job.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the device is not available.
     """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     size = int(environ.get("WORLD_SIZE", "1"))
     if size == 1:
         checks.device(device)
@@ -111,17 +112,22 @@ def joined_ranks(device: str, environ: Mapping[str, str] = os.environ) -> Iterat
     if device == "cuda":
         torch.cuda.set_device(own)
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
-    with _stopped_in_words(dist.get_rank()):
+    with _raise_on_sigterm(dist.get_rank()):
         yield Ranks(dist.get_rank(), size, own)
-    # Not after an exception: the others may be waiting for us, and would be waited for in turn.
+    # Not after an exception: the other processes may wait for this one, and this one for them.
     dist.destroy_process_group()
 
 
-def leave_others(code: int) -> None:
-    """End this process at once if it is one of several; else do nothing.
+def is_main_process(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this is the main process of a ``torchrun``, or was started without ``torchrun``."""
+    return environ.get("RANK", "0") == "0"
 
-    After an exception the threads that talk to the others cannot be stopped in order, and an
-    ordinary exit may abort in them.
+
+def exit_if_distributed(code: int) -> None:
+    """End this process at once if it is one of several; otherwise do nothing.
+
+    After an exception the communication threads cannot be stopped in an orderly way, and an
+    ordinary exit may crash in them.
     """
     if dist.is_available() and dist.is_initialized():
         sys.stdout.flush()
@@ -129,14 +135,27 @@ def leave_others(code: int) -> None:
         os._exit(code)
 
 
+def _all_reduce(values: Tensor) -> None:
+    """Sum over all processes, in place; ``LostProcessError`` if one of them has ended."""
+    try:
+        dist.all_reduce(values)
+        if values.is_cuda:
+            torch.cuda.synchronize(values.device)
+    except RuntimeError as error:
+        raise LostProcessError(
+            "another process of this run has ended; its own message gives the reason, unless it "
+            "was killed. Rerun the command to resume."
+        ) from error
+
+
 @contextmanager
-def _stopped_in_words(rank: int) -> Iterator[None]:
-    """Say why this process ends when ``torchrun`` stops it, because another one has ended."""
+def _raise_on_sigterm(rank: int) -> Iterator[None]:
+    """Raise ``LostProcessError`` when ``torchrun`` stops this process since another has ended."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise LostProcessError(
-            f"process {rank} was stopped, perhaps because another one has ended. The same command "
-            "goes on from what was finished."
+            f"process {rank} was stopped, probably because another process has ended. Rerun the "
+            "command to resume."
         )
 
     before = signal.signal(signal.SIGTERM, stop)

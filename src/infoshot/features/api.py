@@ -15,7 +15,7 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import FeatureTable
-from infoshot.distributed import joined_ranks
+from infoshot.distributed import join_processes
 from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
 from infoshot.features.files import write_features
@@ -105,7 +105,7 @@ def extract(
     check_outputs([root], [None if out is None else Path(out)])
     keep_freed_memory()
     with (
-        joined_ranks(device or default_device()) as ranks,
+        join_processes(device or default_device()) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
         how = Extraction(resize=resize, crop=crop, batch_size=batch_size, device=ranks.device)
@@ -178,7 +178,7 @@ def extract_shards(
     out = Path(out)
     keep_freed_memory()
     with (
-        joined_ranks(device or default_device()) as ranks,
+        join_processes(device or default_device()) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
         files = find_images(Path(images), without=[out])

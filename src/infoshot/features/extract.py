@@ -28,7 +28,7 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable
-from infoshot.distributed import ALONE, Ranks, gather_chunks, shard_chunks
+from infoshot.distributed import SINGLE_PROCESS, Ranks, gather_chunks, shard_chunks
 from infoshot.features.cache import FeatureCache
 from infoshot.images import ImageSplit
 from infoshot.images.decoding import DECODING, Location, Pixels, read_crop
@@ -146,7 +146,7 @@ def extract_split(
     how: Extraction,
     *,
     cache: FeatureCache | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     progress: Progress = SILENT,
 ) -> FeatureTable:
     """Compute the features of a split, with labels, class names and provenance.
@@ -159,7 +159,7 @@ def extract_split(
         If an image cannot be read; the message names it.
     """
     provenance = split_provenance(dataset, split, encoder, how)
-    ranks.agree("images and weights", json.dumps(provenance, sort_keys=True))
+    ranks.check_same("images and weights", json.dumps(provenance, sort_keys=True))
     locations = [record.location for record in split.records]
     encoded = encode_images(
         locations,
@@ -204,7 +204,7 @@ def encode_images(
     cache: FeatureCache | None = None,
     digests: Sequence[tuple[str, str]] | None = None,
     strict: bool = False,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     phase: str = "encoding",
     progress: Progress = SILENT,
 ) -> Encoded:
@@ -286,7 +286,7 @@ def _not_cached(
             first.setdefault(digest, number)
     missing = torch.zeros(n, dtype=torch.int64)
     missing[list(first.values())] = 1
-    return ranks.from_main(missing).nonzero().flatten().tolist()
+    return ranks.broadcast(missing).nonzero().flatten().tolist()
 
 
 def _encode_and_cache(
@@ -352,7 +352,7 @@ def _collect(
     for number, (digest, _) in enumerate(digests):
         if not reasons[number] and digest in known:
             rows[number] = known[digest]
-    return Encoded(ranks.from_main(rows).cpu(), [digest for digest, _ in digests], reasons)
+    return Encoded(ranks.broadcast(rows).cpu(), [digest for digest, _ in digests], reasons)
 
 
 def encode_batches(crops: Iterator[Pixels], encoder: Encoder, how: Extraction) -> Iterator[Tensor]:

@@ -21,7 +21,7 @@ from infoshot.core.errors import DataError
 from infoshot.core.parallel import chunk_ranges
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
-from infoshot.distributed import ALONE, Ranks
+from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.features.extract import Encoded, Extraction, encode_images, encoder_provenance
 from infoshot.images.folders import ImageFile
 
@@ -46,7 +46,7 @@ def write_shards(
     *,
     shard_size: int,
     dtype: torch.dtype,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
     progress: Progress = SILENT,
 ) -> ShardCounts:
     """Write the features of images as shards; each process writes every ``size``-th shard.
@@ -68,7 +68,7 @@ def write_shards(
             f"{out / others[0]}: not a shard of these images with shard_size={shard_size}; choose "
             "another folder."
         )
-    ranks.agree("images and weights", json.dumps([provenance, [image.path for image in images]]))
+    ranks.check_same("images and weights", json.dumps([provenance, [image.path for image in images]]))
     shards = list(zip(names, chunks, strict=True))[ranks.rank :: ranks.size]
     progress.start("extracting", sum(len(chunk) for _, chunk in shards), "images")
     counts = torch.zeros(2, dtype=torch.int64)

@@ -21,9 +21,9 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from infoshot.core.rng import random_bits
 
-_AREA = (0.08, 1.0)
-_LOG_ASPECT = (math.log(3 / 4), math.log(4 / 3))
-_JITTER = 0.4
+CROP_AREA = 0.08
+CROP_ASPECT = (3 / 4, 4 / 3)
+JITTER = 0.4
 _ATTEMPTS = 10
 _AUGMENT = 2  # stream of random numbers
 
@@ -41,7 +41,17 @@ class Augmentation:
     jitter: Tensor
 
 
-def draw_augmentation(seed: int, epoch: int, indices: Tensor, sizes: Tensor) -> Augmentation:
+def draw_augmentation(
+    seed: int,
+    epoch: int,
+    indices: Tensor,
+    sizes: Tensor,
+    *,
+    crop_area: float = CROP_AREA,
+    crop_aspect: tuple[float, float] = CROP_ASPECT,
+    jitter: float = JITTER,
+    flip: bool = True,
+) -> Augmentation:
     """Draw what happens to the images with these numbers in this epoch.
 
     Parameters
@@ -52,13 +62,23 @@ def draw_augmentation(seed: int, epoch: int, indices: Tensor, sizes: Tensor) -> 
         Numbers of the images in their data set, int64, shape ``(batch,)``.
     sizes
         Height and width of each image in pixels, shape ``(batch, 2)``.
+    crop_area
+        Smallest share of the image's area that a crop covers; the largest is 1.
+    crop_aspect
+        Smallest and largest ratio of width to height of a crop.
+    jitter
+        Largest relative change of brightness, contrast and colour; 0 turns it off.
+    flip
+        Whether to mirror half of the images.
     """
     # One number per (epoch, image): image sets are far smaller than 2**32.
     bits = random_bits(seed, _AUGMENT, indices + (epoch << 32), (4 * _ATTEMPTS + 4,))
     u = bits.double() / 2**32
-    flip, jitter = u[:, 0] < 0.5, 1 + _JITTER * (2 * u[:, 1:4] - 1)
+    mirrored = u[:, 0] < (0.5 if flip else 0)
+    factors = 1 + jitter * (2 * u[:, 1:4] - 1)
     candidates = u[:, 4:].view(-1, _ATTEMPTS, 4)
-    return Augmentation(_boxes(candidates, sizes.double()), flip, jitter)
+    boxes = _boxes(candidates, sizes.double(), crop_area, crop_aspect)
+    return Augmentation(boxes, mirrored, factors)
 
 
 def augment(images: Tensor, what: Augmentation, size: int) -> Tensor:
@@ -91,16 +111,17 @@ def augment(images: Tensor, what: Augmentation, size: int) -> Tensor:
     return _jitter(x, what.jitter.to(x))
 
 
-def _boxes(u: Tensor, sizes: Tensor) -> Tensor:
+def _boxes(u: Tensor, sizes: Tensor, smallest: float, aspects: tuple[float, float]) -> Tensor:
     """First of the candidate crops that fits into the image, else the largest allowed one."""
     height, width = sizes.unbind(-1)
-    area = (_AREA[0] + (_AREA[1] - _AREA[0]) * u[..., 0]) * (height * width).unsqueeze(-1)
-    aspect = (_LOG_ASPECT[0] + (_LOG_ASPECT[1] - _LOG_ASPECT[0]) * u[..., 1]).exp()
+    low, high = map(math.log, aspects)
+    area = (smallest + (1 - smallest) * u[..., 0]) * (height * width).unsqueeze(-1)
+    aspect = (low + (high - low) * u[..., 1]).exp()
     w, h = (area * aspect).sqrt(), (area / aspect).sqrt()
     fits = (w <= width.unsqueeze(-1)) & (h <= height.unsqueeze(-1))
     first = fits.double().argmax(-1, keepdim=True)
     w, h, x, y = (row.gather(-1, first).squeeze(-1) for row in (w, h, u[..., 2], u[..., 3]))
-    ratio = (width / height).clamp(math.exp(_LOG_ASPECT[0]), math.exp(_LOG_ASPECT[1]))
+    ratio = (width / height).clamp(math.exp(low), math.exp(high))
     none = ~fits.any(-1)
     w = torch.where(none, torch.minimum(width, height * ratio), w)
     h = torch.where(none, torch.minimum(height, width / ratio), h)

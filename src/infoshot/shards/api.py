@@ -9,7 +9,7 @@ import torch
 
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.progress import ProgressLike, open_progress
-from infoshot.distributed import joined_ranks
+from infoshot.distributed import join_processes
 from infoshot.shards.shard_solve import ShardSummary, solve_task
 from infoshot.shards.shard_task import read_task
 from infoshot.solvers import Method, method_by_name
@@ -101,7 +101,7 @@ def solve_shards(
     chosen = _method(method, settings or {}, tolerance)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     with (
-        joined_ranks(device) as ranks,
+        join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
         task = read_task(support, queries, chosen, ranks, prior=prior)

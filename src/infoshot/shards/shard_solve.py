@@ -129,10 +129,10 @@ class _ShardSolve:
             elif earlier.n_steps:
                 self.progress.say(f"resuming after iteration {earlier.n_steps}")
         numbers = torch.tensor([state.n_steps, state.beta, state.converged], dtype=torch.float64)
-        n_steps, beta, converged = ranks.from_main(numbers).tolist()
+        n_steps, beta, converged = ranks.broadcast(numbers).tolist()
         return dataclasses.replace(
             state,
-            weights=ranks.from_main(state.weights).cpu(),
+            weights=ranks.broadcast(state.weights).cpu(),
             n_steps=int(n_steps),
             beta=beta,
             converged=bool(converged),
@@ -239,7 +239,7 @@ class _ShardSolve:
         converged = False
         if tolerance is not None:
             moved = 0.0 if watched is None else adm.moved(watched, state.weights, w)
-            converged = self.task.ranks.main_says(moved <= tolerance)
+            converged = self.task.ranks.broadcast_flag(moved <= tolerance)
         return dataclasses.replace(state, weights=w, n_steps=state.n_steps + 1, converged=converged)
 
     def _label_shard(self, shard: Shard, classifier: Classifier, key: str) -> Tensor:

@@ -199,7 +199,7 @@ def read_task(
         "method": method.name,
         "settings": json.loads(json.dumps(solver.settings())),  # as a file returns them
     }
-    ranks.agree("support, shards and settings", json.dumps(provenance, sort_keys=True))
+    ranks.check_same("support, shards and settings", json.dumps(provenance, sort_keys=True))
     task = ShardTask(support=rows, shards=shards, solver=solver, ranks=ranks, provenance=provenance)
     if isinstance(solver, TimAuto) and task.n_queries < 2 * len(rows.names):
         raise DataError(

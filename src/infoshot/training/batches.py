@@ -1,8 +1,8 @@
-"""Batches of augmented images, the same whoever makes them and whenever.
+"""Batches of augmented images, reproducible from the seed.
 
-The order of an epoch is a permutation drawn from (seed, epoch), what happens to an image is drawn
-from (seed, epoch, image): restarts and the number of processes change nothing. Images that fit stay
-on the device; on a CPU a worker makes the next batches while the network learns from this one.
+The order of an epoch is a permutation drawn from (seed, epoch); the augmentation of an image is
+drawn from (seed, epoch, image). Neither depends on restarts or on the number of processes. Images
+stay on the device if they fit. On a CPU a thread prepares the next batch during each step.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from infoshot.core.errors import DataError
 from infoshot.core.rng import random_bits
 from infoshot.distributed import Ranks
 from infoshot.images.transforms import Augmentation, augment, draw_augmentation
+from infoshot.training.config import TrainConfig
 from infoshot.training.training_images import TrainingImages
 
 _ORDER = 3  # stream of random numbers
@@ -23,22 +24,21 @@ _LARGEST_SHARE = 0.5  # of the free memory of a device, for images
 
 
 class Batches:
-    """All batches of a training, epoch by epoch.
+    """All batches of a training run.
 
     Parameters
     ----------
     images
-        What to learn from.
+        The training images.
     spec
-        What the network wants to see.
-    batch_size
-        Images per step over all processes, a multiple of their number; where there are fewer
-        images, as many as there are. What is left over in an epoch waits for the next one.
-    seed
-        Of order and augmentation.
+        The input that the network expects.
+    config
+        Batch size, seed and augmentation. The batch size must be a multiple of the number of
+        processes; with fewer images than that, all of them form one batch. An epoch leaves out
+        the images that do not fill a batch; the next epoch draws a new order.
     ranks
-        This process among the others; each takes an equal part of every batch.
-    compiled
+        The processes; each takes an equal part of every batch.
+    compile
         Whether to compile the augmentation.
     """
 
@@ -46,22 +46,20 @@ class Batches:
         self,
         images: TrainingImages,
         spec: InputSpec,
+        config: TrainConfig,
         *,
-        batch_size: int,
-        seed: int,
         ranks: Ranks,
-        compiled: bool = False,
+        compile: bool = False,
     ) -> None:
-        self._ranks, self._seed, self._spec = ranks, seed, spec
+        self._ranks, self._config, self._spec = ranks, config, spec
         self._n_images = len(images.train_labels)
-        self._batch_size = min(batch_size, self._n_images // ranks.size * ranks.size)
+        self._batch_size = min(config.images_per_step(), self._n_images // ranks.size * ranks.size)
         if self._batch_size == 0:
             raise DataError(f"{self._n_images} images are too few for {ranks.size} processes.")
-        stored = images.train.images
-        self._images = on_device_if_it_fits(stored, ranks.device)
+        self._images = move_if_it_fits(images.train.images, ranks.device)
         self._sizes = images.train.sizes.to(ranks.device)
         self._labels = images.train_labels.to(ranks.device)
-        self._input = torch.compile(_network_input) if compiled else _network_input
+        self._input = torch.compile(_network_input) if compile else _network_input
 
     def __len__(self) -> int:
         return self._n_images // self._batch_size
@@ -72,10 +70,10 @@ class Batches:
         return len(self) * self._batch_size
 
     def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Network inputs and labels of the batches of an epoch, the part of this process."""
+        """Yield the network inputs and labels of this process, batch by batch."""
         device = self._ranks.device
         number = torch.tensor([epoch], device=device)
-        order = random_bits(self._seed, _ORDER, number, (self._n_images,))[0]
+        order = random_bits(self._config.seed, _ORDER, number, (self._n_images,))[0]
         batches = order.argsort(stable=True)[: self.n_images].view(len(self), self._batch_size)
         parts = batches[:, self._ranks.rank :: self._ranks.size]
         if torch.device(device).type != "cpu":
@@ -90,11 +88,20 @@ class Batches:
                 yield current.result()
 
     def _batch(self, epoch: int, indices: Tensor) -> tuple[Tensor, Tensor]:
-        what = draw_augmentation(self._seed, epoch, indices, self._sizes[indices])
+        config = self._config
+        drawn = draw_augmentation(
+            config.seed,
+            epoch,
+            indices,
+            self._sizes[indices],
+            crop_area=config.crop_area,
+            crop_aspect=config.crop_aspect,
+            jitter=config.jitter,
+            flip=config.flip,
+        )
         images = self._images[indices.to(self._images.device)].to(self._ranks.device)
-        return self._input(images, what.box, what.flip, what.jitter, self._spec), self._labels[
-            indices
-        ]
+        x = self._input(images, drawn.box, drawn.flip, drawn.jitter, self._spec)
+        return x, self._labels[indices]
 
 
 def _network_input(
@@ -104,8 +111,8 @@ def _network_input(
     return spec.normalise(x).contiguous(memory_format=torch.channels_last)
 
 
-def on_device_if_it_fits(images: Tensor, device: str) -> Tensor:
-    """Move images to where they are needed, if they leave enough of its memory to the network."""
+def move_if_it_fits(images: Tensor, device: str) -> Tensor:
+    """Move images to a device if they leave enough of its memory to the network."""
     if torch.device(device).type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         if images.nbytes > _LARGEST_SHARE * free:

@@ -1,87 +1,130 @@
-"""The published recipe of base training, and what may be changed about it."""
+"""The settings of base training; their defaults are the published recipe."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from infoshot.core import checks
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.images.transforms import CROP_AREA, CROP_ASPECT, JITTER
 from infoshot.tasks.sampler import TaskSpec
 
+SCHEDULES = ("step", "cosine")
 _PUBLISHED_BATCH: Mapping[str, int] = {"wrn28-10": 128}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Stochastic gradient descent on the smoothed cross-entropy, as published for TIM.
+    r"""Stochastic gradient descent on the label-smoothed cross-entropy, as published for TIM.
 
     Parameters
     ----------
     backbone
-        Name of the network.
+        Name of the network, or ``package.module:Name``.
     epochs
         Passes over the training images.
     batch_size
-        Images per step, over all processes; by default 256, and 128 for ``wrn28-10``.
+        Images per step over all processes; ``None``: 256, and 128 for ``wrn28-10``.
     learning_rate
-        Of the first epochs; it is divided by ten after each share of the epochs in ``drops``, which
-        for 90 epochs is at 45 and 66.
-    momentum, weight_decay
-        Of the descent; all parameters decay.
+        Learning rate of the first epoch.
+    schedule
+        ``"step"``: multiply the learning rate by ``drop_factor`` at each of ``drops``.
+        ``"cosine"``: :math:`\frac12 (1 + \cos(\pi e / E))` times the learning rate in epoch
+        :math:`e` of :math:`E`, counted from 0.
+    drops
+        Shares of the epochs after which the rate drops; the default is epoch 45 and 66 of 90.
+    drop_factor
+        Factor of each drop.
+    momentum, nesterov
+        Momentum of the descent, and whether to use Nesterov's form.
+    weight_decay
+        Weight decay of all parameters.
     label_smoothing
-        Probability that is spread evenly over the wrong classes.
+        Probability that the target spreads evenly over the wrong classes.
+    crop_area
+        Smallest share of the image that a random crop covers.
+    crop_aspect
+        Smallest and largest ratio of width to height of a random crop.
+    jitter
+        Largest relative change of brightness, contrast and colour; 0 turns it off.
+    flip
+        Whether to mirror half of the training images.
     val_tasks
-        5-way 1-shot tasks of the validation classes, after every epoch; the nearest prototype's
-        accuracy on them says which epoch is best.
+        Number of 5-way 1-shot tasks of the validation classes that are solved after every epoch;
+        the accuracy of the nearest prototype on them selects the best epoch.
     seed
-        Of the first weights, the order, the augmentation and the validation tasks.
+        Seed of the initial weights, the order, the augmentation and the validation tasks.
     """
 
     backbone: str
     epochs: int = 90
     batch_size: int | None = None
     learning_rate: float = 0.1
+    schedule: Literal["step", "cosine"] = "step"
     drops: tuple[float, ...] = (45 / 90, 66 / 90)
+    drop_factor: float = 0.1
     momentum: float = 0.9
+    nesterov: bool = False
     weight_decay: float = 1e-4
     label_smoothing: float = 0.1
+    crop_area: float = CROP_AREA
+    crop_aspect: tuple[float, float] = CROP_ASPECT
+    jitter: float = JITTER
+    flip: bool = True
     val_tasks: int = 500
     seed: int = 0
 
     def validate(self) -> None:
-        """Raise ``InvalidArgumentError`` if a number is not allowed."""
-        checks.at_least("epochs", self.epochs, 1)
+        """Raise ``InvalidArgumentError`` if a value is not allowed."""
+        for name in ("epochs", "val_tasks"):
+            checks.at_least(name, getattr(self, name), 1)
         checks.at_least("batch_size", self.images_per_step(), 1)
         checks.positive("learning_rate", self.learning_rate)
-        for name in ("momentum", "label_smoothing"):
-            value = getattr(self, name)
-            checks.not_negative(name, value)
-            if value >= 1:
-                raise InvalidArgumentError(f"{name} must be below 1; got {value!r}.")
-        checks.not_negative("weight_decay", self.weight_decay)
-        checks.at_least("val_tasks", self.val_tasks, 1)
-        TaskSpec(seed=self.seed).validate()
+        checks.one_of("schedule", self.schedule, SCHEDULES)
         for share in self.drops:
-            if not 0 < share < 1:
-                raise InvalidArgumentError(
-                    f"drops must be shares of the epochs between 0 and 1; got {share!r}."
-                )
+            checks.below_one("drops", share)
+        for name in ("drop_factor", "crop_area"):
+            checks.positive(name, getattr(self, name))
+        for name in ("momentum", "label_smoothing"):
+            checks.share_below_one(name, getattr(self, name))
+        checks.not_negative("weight_decay", self.weight_decay)
+        for name in ("nesterov", "flip"):
+            checks.one_of(name, getattr(self, name), (True, False))
+        if self.nesterov and not self.momentum:
+            raise InvalidArgumentError("nesterov must be False without momentum; got True.")
+        checks.not_negative("jitter", self.jitter)
+        for name in ("drop_factor", "crop_area", "jitter"):
+            if getattr(self, name) > 1:
+                raise InvalidArgumentError(f"{name} must be at most 1; got {getattr(self, name)}.")
+        self._validate_aspect()
+        TaskSpec(seed=self.seed).validate()
 
-    def check_shared(self, n_processes: int) -> None:
-        """Raise ``InvalidArgumentError`` if so many processes cannot share a batch evenly."""
+    def _validate_aspect(self) -> None:
+        for aspect in self.crop_aspect:
+            checks.positive("crop_aspect", aspect)
+        if len(self.crop_aspect) != 2 or self.crop_aspect[0] > self.crop_aspect[1]:
+            raise InvalidArgumentError(
+                "crop_aspect must be the smallest and the largest ratio of width to height; "
+                f"got {list(self.crop_aspect)}."
+            )
+
+    def check_processes(self, n_processes: int) -> None:
+        """Raise ``InvalidArgumentError`` if the processes cannot share a batch evenly."""
         if self.images_per_step() % n_processes:
             raise InvalidArgumentError(
-                f"batch_size must be a multiple of the {n_processes} processes that share it; "
+                f"batch_size must be a multiple of the number of processes, {n_processes}; "
                 f"got {self.images_per_step()}."
             )
 
     def images_per_step(self) -> int:
-        """Return the batch size that is used."""
+        """Return the batch size in use."""
         if self.batch_size is not None:
             return self.batch_size
         return _PUBLISHED_BATCH.get(self.backbone, 256)
 
     def learning_rate_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 0.
+        """Return the learning rate of an epoch, counted from 0.
 
         Examples
         --------
@@ -89,5 +132,32 @@ class TrainConfig:
         >>> [round(config.learning_rate_at(epoch), 6) for epoch in (0, 44, 45, 65, 66, 89)]
         [0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
         """
+        if self.schedule == "cosine":
+            return self.learning_rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         n_drops = sum(epoch >= share * self.epochs - 1e-9 for share in self.drops)
-        return self.learning_rate * 0.1**n_drops
+        return self.learning_rate * self.drop_factor**n_drops
+
+    def smoothing_over_all(self, n_classes: int) -> float:
+        r"""Return the label smoothing as PyTorch counts it.
+
+        PyTorch spreads :math:`\epsilon'` over all :math:`C` classes, the recipe spreads
+        :math:`\epsilon` over the :math:`C - 1` wrong ones:
+        :math:`\epsilon' = \epsilon C / (C - 1)` gives the same targets.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the wrong classes would get larger targets than the true one.
+        """
+        largest = 1 - 1 / n_classes
+        if self.label_smoothing > largest:
+            raise InvalidArgumentError(
+                f"label_smoothing must be at most {largest:g} for {n_classes} classes; "
+                f"got {self.label_smoothing!r}."
+            )
+        return min(1.0, self.label_smoothing / largest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all settings as JSON values, with the batch size in use."""
+        values = {**asdict(self), "batch_size": self.images_per_step()}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}

@@ -1,4 +1,4 @@
-"""The learning curve as a picture."""
+"""The learning curve as an image."""
 
 import io
 from collections.abc import Sequence
@@ -7,9 +7,11 @@ from pathlib import Path
 from infoshot.core.atomic import write_atomically
 from infoshot.training.records import EpochRecord, best_epoch
 
+CURVE_NAME = "curve.png"
+
 
 def plot_curve(records: Sequence[EpochRecord], path: Path, title: str) -> None:
-    """Loss on the left; accuracy on train images and on validation tasks on the right."""
+    """Plot the loss (left), and the accuracy on train images and validation tasks (right)."""
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")

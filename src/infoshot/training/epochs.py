@@ -1,37 +1,38 @@
-"""Base training: epochs of gradient descent that continue where they were interrupted."""
+"""The training loop: epochs of gradient descent that resume after an interruption."""
 
-import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from infoshot.backbones import Backbone, make_backbone
 from infoshot.core.atomic import make_folder, sole_writer
 from infoshot.core.errors import DataError
+from infoshot.core.progress import SILENT, Progress
 from infoshot.core.rng import random_bits
-from infoshot.distributed import ALONE, Ranks, synchronised_batch_norm
-from infoshot.training.batches import Batches, on_device_if_it_fits
+from infoshot.distributed import SINGLE_PROCESS, Ranks, synchronise_batch_norm
+from infoshot.training.batches import Batches, move_if_it_fits
 from infoshot.training.config import TrainConfig
-from infoshot.training.curve import plot_curve
-from infoshot.training.losses import smoothed_cross_entropy
+from infoshot.training.config_file import write_config
+from infoshot.training.curve import CURVE_NAME, plot_curve
+from infoshot.training.events import EVENTS_NAME, EventLog
 from infoshot.training.records import EpochRecord
 from infoshot.training.snapshot import Snapshot, read_snapshot
 from infoshot.training.training_images import TrainingImages
 from infoshot.training.validation import make_validation
 
-CURVE_NAME = "curve.png"
+CONFIG_NAME = "config.toml"
 _DROPOUT = 4  # stream of random numbers
-
-EpochHook = Callable[[list[EpochRecord], bool], None]
 
 
 @final
@@ -44,125 +45,124 @@ class Classifier(nn.Module):
         self.head = nn.Linear(backbone.feature_dim, n_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits, shape ``(batch, class)``."""
+        """Return the logits, shape ``(batch, class)``."""
         return self.head(self.backbone(images))  # type: ignore[no-any-return]
 
 
-def train(
+def run_epochs(
     images: TrainingImages,
     config: TrainConfig,
     out: Path,
     *,
-    ranks: Ranks = ALONE,
-    compiled: bool = False,
-    on_progress: Callable[[int], None] = lambda n_images: None,
-    on_epoch: EpochHook = lambda records, resumed: None,
+    ranks: Ranks = SINGLE_PROCESS,
+    compile: bool = False,
+    tensorboard: bool = False,
+    progress: Progress = SILENT,
 ) -> list[EpochRecord]:
-    """Train, or go on where the same training was interrupted.
+    """Train on decoded images, or resume an interrupted run.
 
     Parameters
     ----------
     images, config
-        What to learn from, and how.
+        The images and the settings.
     out
         Folder of the run; ``best`` and ``last`` in it are checkpoints.
     ranks
-        This process among the others. All of them must see ``out``; the main one writes.
-    compiled
-        Whether to compile the network; the first epoch then takes longer, the others less.
-    on_progress, on_epoch
-        Called in the main process: with the images seen since the last call; with all records
-        after an epoch and ``False``, and once at the beginning, with those of an interrupted run
-        and ``True``.
+        The processes. All of them must see ``out``; the main one writes.
+    compile
+        Whether to compile the network: a slower first epoch, faster ones after it.
+    tensorboard
+        Whether to write TensorBoard event files.
+    progress
+        Counts the images, and shows a line per epoch.
 
     Returns
     -------
-    A record for every epoch.
+    A record for every epoch, including those from before an interruption.
 
     Raises
     ------
+    InvalidArgumentError
+        If a setting is not allowed.
     DataError
-        If ``out`` holds another training or is written by another process, or if the training
+        If ``out`` holds a different run or another process writes to it, or if the training
         diverges.
     """
     config.validate()
-    config.check_shared(ranks.size)
+    config.check_processes(ranks.size)
     make_folder(out)
-    # What happens in here must not depend on, or change, the caller's random numbers.
+    # Neither depend on the caller's random numbers nor change them.
     forked = torch.random.fork_rng(_cuda_devices(ranks))
     fast = torch.backends.cudnn.flags(enabled=True, benchmark=True)
     with forked, fast, sole_writer(out) if ranks.is_main else nullcontext():
         run = _Run(images, config, out, ranks)
         run.resume()
-        run.connect(compiled)
-        if ranks.is_main:
-            on_epoch(run.records, True)
-        with ThreadPoolExecutor(1) as writer:
-            writing = None
-            if run.resumed and ranks.is_main:
-                writing = writer.submit(run.snapshot().write_best, out)
+        run.connect(compile)
+        n_done, n_images = len(run.records), run.batches.n_images
+        progress.start("training", config.epochs * n_images, "images")
+        if n_done == config.epochs:
+            progress.say(f"All {n_done} epochs in {out} are already done.")
+        elif n_done:
+            progress.say(f"Resuming after epoch {n_done} of {config.epochs} in {out}.")
+        progress.advance(n_done * n_images)
+        with _open_writer(run, tensorboard) as write:
             while len(run.records) < config.epochs:
-                run.epoch(on_progress if ranks.is_main else lambda n_images: None)
-                if ranks.is_main:
-                    # Files are written while the next epoch learns, those of one epoch at a time.
-                    if writing is not None:
-                        writing.result()
-                    writing = writer.submit(run.snapshot().write, out, ranks)
-                    on_epoch(run.records, False)
-            if writing is not None:
-                writing.result()
+                run.epoch(progress)
+                write()
+                progress.say(run.records[-1].summary(config.epochs))
     if ranks.is_main:
         plot_curve(run.records, out / CURVE_NAME, f"{config.backbone}, {images.about['dataset']}")
     return run.records
 
 
 class _Run:
-    """A training under way."""
+    """A training run in progress."""
 
     def __init__(
         self, images: TrainingImages, config: TrainConfig, out: Path, ranks: Ranks
     ) -> None:
         self.images, self.config, self.out, self.ranks = images, config, out, ranks
         self.records: list[EpochRecord] = []
-        self.resumed = False
+        n_classes = len(images.class_names)
+        self._smoothing = config.smoothing_over_all(n_classes)
         torch.manual_seed(config.seed)
-        backbone = make_backbone(config.backbone)
-        self.model = Classifier(backbone, len(images.class_names))
+        self.model = Classifier(make_backbone(config.backbone), n_classes)
         if ranks.size > 1:
-            synchronised_batch_norm(self.model)
+            synchronise_batch_norm(self.model, ranks.device)
         self.model.to(device=torch.device(ranks.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),
             lr=config.learning_rate,
             momentum=config.momentum,
+            nesterov=config.nesterov,
             weight_decay=config.weight_decay,
             fused=ranks.device.startswith("cuda") or None,
         )
         crops = images.val_crops
         if crops is not None:
-            crops = on_device_if_it_fits(crops, ranks.device)
+            crops = move_if_it_fits(crops, ranks.device)
         self.validation = make_validation(crops, images.val_labels, config.val_tasks, config.seed)
 
-    def connect(self, compiled: bool) -> None:
-        """Get ready to learn, together with the other processes."""
+    def connect(self, compile: bool) -> None:
+        """Prepare the batches and the network, together with the other processes."""
         about = {**self._about(), "epochs done": len(self.records)}
-        self.ranks.agree("the training", json.dumps(about, sort_keys=True))
+        self.ranks.check_same("images, settings or epochs", json.dumps(about, sort_keys=True))
         self.batches = Batches(
             self.images,
             self.model.backbone.input_spec,
-            batch_size=self.config.images_per_step(),
-            seed=self.config.seed,
+            self.config,
             ranks=self.ranks,
-            compiled=compiled,
+            compile=compile,
         )
         self.network: Callable[[Tensor], Tensor] = self.model
         if self.ranks.size > 1:
             self.network = DistributedDataParallel(self.model)
-        if compiled:
+        if compile:
+            _import_compiler()
             self.network = torch.compile(self.network)
 
     def resume(self) -> None:
-        """Take up what is in the folder of the run, if anything."""
+        """Load the state of an interrupted run from the folder, if there is one."""
         snapshot = read_snapshot(self.out, self._about())
         if snapshot is None:
             return
@@ -175,10 +175,10 @@ class _Run:
             if f"momentum.{name}" in tensors:
                 momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
                 self.optimizer.state[parameter]["momentum_buffer"] = momentum
-        self.records, self.resumed = list(snapshot.records), True
+        self.records = list(snapshot.records)
 
     def snapshot(self) -> Snapshot:
-        """Copy all that the next epoch needs; the training may go on meanwhile."""
+        """Copy all that the next epoch needs, so that training can continue meanwhile."""
         model = self.model
         tensors = {f"head.{name}": value for name, value in model.head.state_dict().items()}
         for name, parameter in model.named_parameters():
@@ -189,15 +189,15 @@ class _Run:
             self.config.backbone,
             self._about(),
             self.images.class_names,
-            _copies(model.backbone.state_dict()),
-            _copies(tensors),
+            _copy(model.backbone.state_dict()),
+            _copy(tensors),
             tuple(self.records),
         )
 
-    def epoch(self, on_progress: Callable[[int], None]) -> None:
-        """One pass over the training images, and a look at the validation classes."""
+    def epoch(self, progress: Progress) -> None:
+        """Train on all images once, then validate."""
         number, device = len(self.records), self.ranks.device
-        # Dropout: its own numbers in every epoch and process, the same after a restart.
+        # Dropout: random numbers of each epoch and process, the same after a restart.
         place = torch.tensor([number])
         bits = random_bits(self.config.seed, _DROPOUT, place, (self.ranks.rank + 1,))
         torch.manual_seed(int(bits[0, -1]))
@@ -209,47 +209,86 @@ class _Run:
         start = time.perf_counter()
         for x, y in self.batches.epoch(number):
             totals += self._step(x, y)
-            on_progress(len(y) * self.ranks.size)
+            progress.advance(len(y) * self.ranks.size)
         n_images = self.batches.n_images
         loss, accuracy = (self.ranks.sum(totals) / n_images).tolist()
-        learned = time.perf_counter() - start
+        train_seconds = time.perf_counter() - start
         val: tuple[float | None, float | None] = (None, None)
         if self.validation is not None:
             val = self.validation.accuracy(self.model.backbone, self.ranks)
-        # The loss is from before the last step, so what came of it is looked at as well.
+        # The loss is from before the last step, so check the weights as well.
         weights = (value for value in self.model.state_dict().values() if value.is_floating_point())
         if not math.isfinite(loss + (val[0] or 0)) or not all(w.isfinite().all() for w in weights):
             raise DataError(
-                f"the training has diverged in epoch {number + 1} (loss {loss:g}); a lower "
+                f"the training diverged in epoch {number + 1} (loss {loss:g}); a lower "
                 f"learning rate than {self.config.learning_rate:g} may help."
             )
-        seconds = time.perf_counter() - start
+        speed, seconds = n_images / train_seconds, time.perf_counter() - start
         self.records.append(
-            EpochRecord(number + 1, rate, loss, 100 * accuracy, *val, n_images / learned, seconds)
+            EpochRecord(number + 1, rate, loss, 100 * accuracy, *val, speed, seconds)
         )
 
     def _step(self, x: Tensor, y: Tensor) -> Tensor:
-        """Learn from a batch; the sums of loss and of right answers."""
+        """Take one optimisation step; return the sums of the loss and of the correct answers."""
         kind = x.device.type
         with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
             logits = self.network(x)
         logits = logits.float()
-        loss = smoothed_cross_entropy(logits, y, self.config.label_smoothing)
+        loss = cross_entropy(logits, y, label_smoothing=self._smoothing)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
-        right = (logits.argmax(1) == y).sum()
-        return torch.stack((loss.detach().double() * len(y), right.double()))
+        correct = (logits.argmax(1) == y).sum()
+        return torch.stack((loss.detach().double() * len(y), correct.double()))
 
     def _about(self) -> dict[str, Any]:
-        config = dataclasses.asdict(self.config)
-        config["batch_size"] = self.config.images_per_step()
-        config["drops"] = list(self.config.drops)
-        return {**config, **self.images.about}
+        return {**self.config.to_json(), **self.images.about}
 
 
-def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies where the tensors are: whoever writes them waits for them, not the training."""
+@contextmanager
+def _open_writer(run: _Run, tensorboard: bool) -> Iterator[Callable[[], None]]:
+    """Yield a function that writes the files of the latest epoch; only the main process writes.
+
+    Files are written in the background, those of one epoch at a time.
+    """
+    if not run.ranks.is_main:
+        yield lambda: None
+        return
+    out, ranks = run.out, run.ranks
+    write_config(out / CONFIG_NAME, run.config)
+    opened = closing(EventLog(out / EVENTS_NAME, run.records)) if tensorboard else nullcontext()
+    with opened as events, ThreadPoolExecutor(1) as background:
+        pending: Future[None] | None = None
+        if run.records:
+            pending = background.submit(run.snapshot().complete, out, ranks)
+
+        def write() -> None:
+            nonlocal pending
+            if pending is not None:
+                pending.result()
+            pending = background.submit(run.snapshot().write, out, ranks)
+            if events is not None:
+                events.write(run.records[-1])
+
+        yield write
+        if pending is not None:
+            pending.result()
+
+
+def _import_compiler() -> None:
+    """Import a module of PyTorch's compiler that uses a deprecated decorator of PyTorch itself.
+
+    ``torch.compile`` imports it on the first call. Importing it here keeps the warning, which users
+    can do nothing about, out of their logs, and hides no other warning.
+    """
+    with warnings.catch_warnings():
+        message = r"`torch\.jit\.script_method` is deprecated"
+        warnings.filterwarnings("ignore", message, DeprecationWarning)
+        import torch.utils.mkldnn  # noqa: F401
+
+
+def _copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy tensors on their device, so that writing them does not delay the training."""
     return {name: value.detach().clone() for name, value in tensors.items()}
 
 

@@ -1,4 +1,4 @@
-"""What is known after every epoch, and the log that holds it."""
+"""The results of every epoch, and the log files that hold them."""
 
 import dataclasses
 import json
@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from infoshot.core.atomic import write_atomically
+from infoshot.core.csv_file import csv_text
 from infoshot.core.environment import environment
 from infoshot.distributed import Ranks
+
+LOG_NAME, CSV_NAME = "log.jsonl", "log.csv"
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What is known after an epoch, counted from 1; accuracies in percent."""
+    """The results of an epoch, counted from 1; accuracies are in percent.
+
+    ``val_accuracy`` and the half-width ``val_ci95`` of its 95 % interval are ``None`` without
+    validation classes.
+    """
 
     epoch: int
     learning_rate: float
@@ -25,8 +32,8 @@ class EpochRecord:
     images_per_second: float
     seconds: float
 
-    def sentence(self, n_epochs: int) -> str:
-        """All of it in a line for people."""
+    def summary(self, n_epochs: int) -> str:
+        """Return the results as one line of text."""
         val = ""
         if self.val_accuracy is not None:
             val = f"validation {self.val_accuracy:.2f} ± {self.val_ci95:.2f} %, "
@@ -37,18 +44,22 @@ class EpochRecord:
 
 
 def best_epoch(records: Sequence[EpochRecord]) -> int:
-    """Number of the epoch with the best validation, the first of equals; without one, the last."""
+    """Return the epoch of the highest validation accuracy, the first of equals.
+
+    Without validation it is the last epoch.
+    """
     if records[-1].val_accuracy is None:
         return len(records)
     return max(records, key=lambda record: (record.val_accuracy or 0, -record.epoch)).epoch
 
 
-def write_log(
-    path: Path, records: Sequence[EpochRecord], config: Mapping[str, Any], ranks: Ranks
+def write_logs(
+    out: Path, records: Sequence[EpochRecord], config: Mapping[str, Any], ranks: Ranks
 ) -> None:
-    """Write JSON lines: first the settings and the machine, then a line per epoch.
+    """Write the logs of a run: JSON lines, and the same records as CSV.
 
-    The log is written anew each time, so an interrupted run leaves no line twice or in half.
+    The first JSON line holds the settings and the machine. Each call writes both files completely,
+    so an interrupted run leaves no duplicate or partial line.
     """
     head = {
         "config": dict(config),
@@ -56,5 +67,15 @@ def write_log(
         "device": ranks.device,
         "environment": environment(ranks.device),
     }
-    lines = [head, *(dataclasses.asdict(record) for record in records)]
-    write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
+    rows = [dataclasses.asdict(record) for record in records]
+    write_atomically(out / LOG_NAME, "".join(json.dumps(line) + "\n" for line in (head, *rows)))
+    cells = [["" if value is None else str(value) for value in row.values()] for row in rows]
+    write_atomically(out / CSV_NAME, csv_text(list(rows[0]), cells))
+
+
+def logs_are_complete(out: Path, n_epochs: int) -> bool:
+    """Whether both logs of a run hold this number of epochs."""
+    return all(
+        path.is_file() and path.read_bytes().count(b"\n") == n_epochs + 1
+        for path in (out / LOG_NAME, out / CSV_NAME)
+    )

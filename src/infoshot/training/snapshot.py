@@ -1,7 +1,7 @@
-"""A training between two epochs, on disk: all it needs to go on, and its two checkpoints.
+"""The state of a training run after an epoch, on disk: what resuming needs, and two checkpoints.
 
 ``last/`` is replaced in one move: weights, classifier, momentum and the records of all epochs.
-``best/`` follows; if it did not come to that, it is written when the training goes on.
+``best/`` and the logs follow; if the run is interrupted before, they are written on resuming.
 """
 
 import dataclasses
@@ -21,17 +21,18 @@ from infoshot.backbones.checkpoints import (
 )
 from infoshot.core.errors import DataError
 from infoshot.distributed import Ranks
-from infoshot.training.records import EpochRecord, best_epoch, write_log
+from infoshot.training.config import TrainConfig
+from infoshot.training.records import EpochRecord, best_epoch, logs_are_complete, write_logs
 
-BEST, LAST, LOG_NAME = "best", "last", "log.jsonl"
+BEST, LAST = "best", "last"
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What a training is after an epoch.
+    """The state of a training run after an epoch.
 
-    ``about`` is the whole configuration, with the digests of the images; ``weights`` are the
-    backbone's, ``tensors`` the classifier's and the momentum.
+    ``about`` holds the whole configuration and the digests of the images, ``weights`` those of the
+    backbone, ``tensors`` the classifier and the momentum.
     """
 
     backbone_name: str
@@ -42,14 +43,19 @@ class Snapshot:
     records: tuple[EpochRecord, ...]
 
     def write(self, out: Path, ranks: Ranks) -> None:
-        """Replace what is in the folder of the run."""
+        """Replace the checkpoints and logs in the folder of the run."""
         facts = {"epochs": [dataclasses.asdict(record) for record in self.records]}
         self._write_checkpoint(out / LAST, TrainingState(facts, self.tensors))
-        self.write_best(out)
-        write_log(out / LOG_NAME, self.records, self.about, ranks)
+        self._write_best(out)
+        write_logs(out, self.records, self.about, ranks)
 
-    def write_best(self, out: Path) -> None:
-        """Replace the best checkpoint, if this is it."""
+    def complete(self, out: Path, ranks: Ranks) -> None:
+        """Write what an interrupted run may have left out after ``last``."""
+        self._write_best(out)
+        if not logs_are_complete(out, len(self.records)):
+            write_logs(out, self.records, self.about, ranks)
+
+    def _write_best(self, out: Path) -> None:
         if best_epoch(self.records) == len(self.records):
             self._write_checkpoint(out / BEST, None)
 
@@ -65,12 +71,19 @@ class Snapshot:
 
 
 def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
-    """Read where the training with this configuration was interrupted; ``None`` if nowhere.
+    """Read the state of an interrupted run with this configuration.
+
+    Settings that the stored configuration lacks, because an older version wrote it, count as having
+    their default values.
+
+    Returns
+    -------
+    ``None`` if the folder holds no finished epoch.
 
     Raises
     ------
     DataError
-        If the folder holds another training, or is damaged.
+        If the folder holds a different run, or is damaged.
     """
     folder = out / LAST
     if not (folder / DESCRIPTION_NAME).exists():
@@ -78,20 +91,21 @@ def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
     try:
         checkpoint, state = load_checkpoint(folder), load_training(folder)
     except DataError as error:
-        raise DataError(f"{error} Remove {out} to start anew.") from error
+        raise DataError(f"{error} Delete {out} to start over.") from error
+    stored = {**TrainConfig(backbone=checkpoint.backbone_name).to_json(), **checkpoint.config}
     differences = [
-        _difference(name, checkpoint.config.get(name), about.get(name))
-        for name in sorted(checkpoint.config.keys() | about.keys())
-        if checkpoint.config.get(name) != about.get(name)
+        _difference(name, stored.get(name), about.get(name))
+        for name in sorted(stored.keys() | about.keys())
+        if stored.get(name) != about.get(name)
     ]
     if differences:
         raise DataError(
-            f"{out}: holds another training ({'; '.join(differences)}); choose another folder, or "
-            "remove this one to start anew."
+            f"{out}: holds a different training run ({'; '.join(differences)}); choose another "
+            "folder, or delete this one to start over."
         )
     return Snapshot(
         checkpoint.backbone_name,
-        checkpoint.config,
+        about,
         checkpoint.class_names,
         checkpoint.backbone.state_dict(),
         state.tensors,
@@ -99,8 +113,8 @@ def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
     )
 
 
-def _difference(name: str, there: object, here: object) -> str:
+def _difference(name: str, stored: object, given: object) -> str:
     split = name.removesuffix("_sha256")
     if split != name:
-        return f"its {split} images are not the same"
-    return f"{name} {there} there, {here} here"
+        return f"its {split} images differ"
+    return f"{name} {stored} there, {given} here"

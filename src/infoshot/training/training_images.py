@@ -1,6 +1,5 @@
-"""The images of a training in memory: train classes to learn, validation classes to judge by."""
+"""The decoded images of a training run: train classes, and validation classes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -8,20 +7,21 @@ from torch import Tensor
 
 from infoshot.backbones import InputSpec
 from infoshot.core.errors import DataError
+from infoshot.core.progress import SILENT, Progress
 from infoshot.images.datasets import ImageDataset, ImageSplit
 from infoshot.images.in_memory import StoredImages, stored_crops, stored_images
 
-# An image is stored with at most so many times the pixels of a crop's side. More would hardly be
-# seen: crops are sampled from it pixel by pixel, and only the largest are scaled down at all.
+# Images are stored with at most this many times the side of a crop. More pixels would hardly
+# matter: crops are sampled from them point by point, and only the largest are scaled down at all.
 _STORED_CROPS = 2
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingImages:
-    """Everything a training looks at.
+    """All images of a training run.
 
     ``about`` names the data set and holds the digests of its splits. ``val_crops`` are the
-    published test crops, ``None`` where there are no classes to validate on.
+    published test crops; ``None`` without validation classes.
     """
 
     train: StoredImages
@@ -39,14 +39,14 @@ def load_training_images(
     spec: InputSpec,
     *,
     n_workers: int,
-    on_progress: Callable[[int], None] = lambda n_done: None,
+    progress: Progress = SILENT,
 ) -> TrainingImages:
-    """Decode both splits once.
+    """Decode both splits.
 
     Raises
     ------
     DataError
-        If there is nothing to tell apart, or an image does not decode; the sentence names it.
+        If there are fewer than two classes, or an image cannot be decoded.
     """
     n_classes = len(set(train.labels))
     if n_classes < 2:
@@ -54,15 +54,19 @@ def load_training_images(
             f"training needs images of at least 2 classes in the split 'train'; got {n_classes} "
             f"({', '.join(train.class_names)})."
         )
+    progress.start("decoding", len(train.records) + (len(val.records) if val else 0), "images")
     about = {"dataset": dataset, "train_sha256": train.digest()}
     stored = stored_images(
-        train.records, _STORED_CROPS * spec.crop, n_workers=n_workers, on_progress=on_progress
+        train.records,
+        _STORED_CROPS * spec.crop,
+        n_workers=n_workers,
+        on_progress=progress.advance,
     )
     crops = labels = None
     if val is not None:
         about["val_sha256"] = val.digest()
         crops = stored_crops(
-            val.records, spec.resize, spec.crop, n_workers=n_workers, on_progress=on_progress
+            val.records, spec.resize, spec.crop, n_workers=n_workers, on_progress=progress.advance
         )
         labels = torch.tensor(val.labels)
     return TrainingImages(
@@ -71,12 +75,17 @@ def load_training_images(
 
 
 def base_splits(dataset: ImageDataset) -> tuple[ImageSplit, ImageSplit | None]:
-    """Return the splits to train and to validate on; validation classes may be missing."""
+    """Return the split to train on, and the one to validate on or ``None``.
+
+    Raises
+    ------
+    DataError
+        If there is no image to train on.
+    """
     present = dataset.counts()
     if "train" not in present:
         raise DataError(
-            f"{dataset.root}: there are no images of the split 'train' to learn from; "
-            "class folders under train/, val/ and test/, or a JSON file given with --splits, "
-            "say which classes those are."
+            f"{dataset.root}: has no images of the split 'train'. Put class folders under train/, "
+            "val/ and test/, or pass splits=FILE, a JSON file that lists the classes of each split."
         )
     return dataset.split("train"), dataset.split("val") if "val" in present else None

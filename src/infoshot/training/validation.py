@@ -1,4 +1,4 @@
-"""How good the features are: nearest prototypes on tasks of the validation classes."""
+"""Validation of the features: nearest prototypes on tasks of the validation classes."""
 
 import math
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ _MOST_WAYS, _MOST_QUERIES = 5, 15
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """5-way 1-shot tasks with 15 queries per class, fewer of each where there is not enough.
+    """5-way 1-shot tasks with 15 queries per class; fewer of each if there are too few images.
 
-    On features of unit length the nearest single example is the one of largest cosine. ``labels``
-    are -1 for classes with too few images.
+    Features have unit length, so the nearest example is the one of the largest cosine.
+    ``labels`` are -1 for classes with too few images.
     """
 
     crops: Tensor
@@ -34,9 +34,9 @@ class Validation:
     spec: TaskSpec
 
     def accuracy(self, backbone: Backbone, ranks: Ranks) -> tuple[float, float]:
-        """Mean over the tasks and half the width of its 95 % interval, in percent.
+        """Return the mean over the tasks and the half-width of its 95 % interval, in percent.
 
-        Not a number if a feature is none.
+        Both are NaN if a feature is not finite.
         """
         kind = torch.device(ranks.device).type
         chunks = chunk_ranges(len(self.crops), _BATCH.get(kind, 64))
@@ -59,9 +59,9 @@ class Validation:
 def make_validation(
     crops: Tensor | None, labels: Tensor | None, n_tasks: int, seed: int
 ) -> Validation | None:
-    """Validation on these crops; ``None`` unless there are 2 classes with 2 images each.
+    """Prepare the validation; ``None`` unless there are 2 classes with 2 images each.
 
-    Classes count while they are among the five with most images, or have as many as the fifth.
+    It uses the five classes with the most images, and those with as many images as the fifth.
     """
     if crops is None or labels is None:
         return None
