@@ -5,17 +5,16 @@ from typing import Annotated
 
 import typer
 
-from infoshot.benchmark import Protocol, result_table
+from infoshot.benchmark import bench, result_table, rows_to_json
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.benchmark.plots import plot_convergence
 from infoshot.cli._console import print_table, stdout
-from infoshot.cli.cells import run_cells
 from infoshot.cli.demo_digits import label_digits
-from infoshot.core.atomic import make_folder
+from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.types import ResultRow
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec
-from infoshot.tasks.regimes import parse_regime
 
 _TASKS = {"prototype": 10_000, "tim-adm": 10_000, "tim-gd": 400}
 _SKEWED, _SKEWED_TASKS = ("prototype", "tim-adm", "tim-auto"), 2000
@@ -47,25 +46,17 @@ def demo(
     make_folder(out)
     path = default_features_path()
     table = read_features(path)
-    cells = [
-        (METHODS[name], Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=n_tasks))
-        for name, n_tasks in _TASKS.items()
-        for n_shot in (1, 5)
-    ]
-    skewed = parse_regime("dirichlet:2")
-    cells += [
-        (
-            METHODS[name],
-            Protocol(spec=TaskSpec(n_shot=n_shot, regime=skewed), n_tasks=_SKEWED_TASKS),
-        )
-        for name in _SKEWED
-        for n_shot in (1, 5)
-    ]
-    rows = run_cells(table, path, cells, out / "results.json")
+    skewed = "dirichlet:2"
+    parts = [(name, "balanced", n_tasks) for name, n_tasks in _TASKS.items()]
+    parts += [(name, skewed, _SKEWED_TASKS) for name in _SKEWED]
+    rows: list[ResultRow] = []
+    for name, regime, n_tasks in parts:
+        rows += bench(path, name, tasks=n_tasks, regimes=regime, progress=True).rows
+        write_atomically(out / "results.json", rows_to_json(rows))
     console = stdout()
     for regime, title in (
         ("balanced", "mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval"),
-        (str(skewed), "The same with unequally frequent classes among the queries:"),
+        (skewed, "The same with imbalanced classes among the queries:"),
     ):
         print_table(*result_table([row for row in rows if row.regime == regime]), title=title)
     console.print("Solving some tasks step by step for the figure ...")
