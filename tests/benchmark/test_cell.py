@@ -126,9 +126,9 @@ def test_table_of_several_regimes_has_dashes_for_missing_results(embedded):
     header, cells = result_table([row, other])
     assert header[:5] == ["method", "assumes", "ways", "regime", "tasks"]
     assert [line[3] for line in cells] == ["balanced", "open:5"]
-    assert cells[0][7] == "–"  # no AUROC
-    assert cells[0][9:] == ["–"] * 4  # no 5-shot result
-    assert cells[1][5:9] == ["–"] * 4
+    assert cells[0][7] == "-"  # no AUROC
+    assert cells[0][9:] == ["-"] * 4  # no 5-shot result
+    assert cells[1][5:9] == ["-"] * 4
     assert cells[1][11] == "60.00 ± 1.00"
 
 

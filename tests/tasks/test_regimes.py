@@ -122,7 +122,9 @@ def test_regimes_that_the_table_cannot_provide_are_refused(table):
     message = r"'dirichlet:2' needs 920 queries from 4 classes; .* have 908 samples left"
     with pytest.raises(DataError, match=message):
         TaskSampler(table, _spec("dirichlet:2", n_query=230))
-    with pytest.raises(DataError, match="'open:5' needs classes without support, but all 9 classes"):
+    with pytest.raises(
+        DataError, match="'open:5' needs classes without support, but all 9 classes"
+    ):
         TaskSampler(table, _spec("open:5", n_way=9))
 
 

@@ -20,7 +20,7 @@ from infoshot.metrics import mean_interval
 
 Cells = list[list[str]]
 _PathLike = str | os.PathLike[str]
-_DASH = "–"  # noqa: RUF001 - shown in tables
+_DASH = "-"
 
 
 @dataclass(frozen=True)

@@ -111,11 +111,12 @@ def bench(
         on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies),
         progress=True,
     )
-    _print(result, path.name, queries, regimes)
-    for what, output in (("Rows", json), ("Per-task accuracies", accuracies)):
-        if output:
-            stdout().print(f"{what} written to {output}")
     result.write(csv=csv, latex=latex)
+    _print(result, path.name, queries, regimes)
+    outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}
+    for what, output in outputs.items():
+        if output:
+            stdout().print(f"{what} written to {output}", soft_wrap=True)
 
 
 def _parse_settings(texts: Sequence[str]) -> dict[str, Any]:
