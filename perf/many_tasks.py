@@ -1,9 +1,9 @@
-"""Many small tasks on a GPU: sampling, gathering and solving, with the kernels and without.
+"""Many small tasks on a GPU: sampling, gathering and solving, with and without the kernels.
 
 python -m perf.many_tasks [--tasks 10000] [--json results/many_tasks.json]
 
-5 classes, 5 shots, 15 queries, 640 features, from a table that lies on the GPU. Times are those of
-everything from the seed to labels, the best of three after a first round.
+5 classes, 5 shots, 15 queries, 640 features, from a table on the GPU. Times cover everything from
+the seed to the labels; each is the best of three rounds after a warm-up.
 """
 
 import argparse
@@ -36,8 +36,8 @@ def make_table(device):
     return FeatureTable(features, labels)
 
 
-def everything(table, solver, n_tasks, n_at_once):
-    """Mean accuracy of tasks that are drawn, gathered and solved."""
+def evaluate(table, solver, n_tasks, n_at_once):
+    """Draw, gather and solve tasks; return their mean accuracy."""
     sampler = TaskSampler(table, TaskSpec(n_shot=5))
     right = []
     for start in range(0, n_tasks, n_at_once):
@@ -67,21 +67,21 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     table, rows = make_table(options.device), []
-    available = kernels.guard.available
+    available = kernels.availability.available
     for name, solver in SOLVERS.items():
         for n_tasks in (options.tasks, 1):
             one, _ = gather_tasks(table, TaskSampler(table, TaskSpec(n_shot=5)), range(1))
             n_at_once = min(n_tasks, tasks_per_chunk(solver, one))
             row = {"method": name, "tasks": n_tasks, "at_once": n_at_once}
             for how, has in (("kernel", available), ("plain", lambda device: False)):
-                kernels.guard.available = has
+                kernels.availability.available = has
                 rounds = 3 if how == "kernel" else 1
-                work = partial(everything, table, solver, n_tasks, n_at_once)
+                work = partial(evaluate, table, solver, n_tasks, n_at_once)
                 ms, mean = milliseconds(work, rounds)
                 row |= {f"{how}_ms": round(ms, 2), f"{how}_accuracy": round(100 * mean, 3)}
             rows.append(row)
             print(row, flush=True)
-    kernels.guard.available = available
+    kernels.availability.available = available
     if options.json:
         text = {"rows": rows, "environment": environment(options.device)}
         options.json.write_text(json.dumps(text, indent=1) + "\n")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 from infoshot import ShapeError
 from infoshot.metrics import (
@@ -13,6 +13,7 @@ from infoshot.metrics import (
     calibration_bins,
     expected_calibration_error,
     macro_accuracy,
+    macro_f1,
     mean_interval,
     negative_log_likelihood,
 )
@@ -46,7 +47,7 @@ def test_interval_of_one_value_is_unknown():
 
 @pytest.fixture
 def predictions():
-    """Three tasks of 40 queries and four classes, skewed, and some of no class."""
+    """Three tasks of 40 queries and four imbalanced classes, with some outliers."""
     generator = torch.Generator().manual_seed(0)
     logits = 2 * torch.randn(3, 40, 4, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, 7, (3, 40), generator=generator).clamp(max=3)
@@ -65,6 +66,23 @@ def test_macro_accuracy_equals_sklearn(predictions):
 def test_macro_accuracy_is_over_the_classes_that_occur():
     p = torch.eye(4)[[0, 0, 0, 1]].unsqueeze(0)
     assert macro_accuracy(p, torch.tensor([[0, 0, 0, 2]])).item() == pytest.approx(0.5)
+
+
+def test_macro_f1_equals_sklearn(predictions):
+    p, labels = predictions
+    labels[0][labels[0] == 3] = 2  # class 3 is predicted but does not occur
+    for i, value in enumerate(macro_f1(p, labels)):
+        known = labels[i] >= 0
+        true, predicted = labels[i][known].numpy(), p[i].argmax(-1)[known].numpy()
+        expected = f1_score(true, predicted, labels=np.unique(true), average="macro")
+        assert value.item() == pytest.approx(expected)
+    assert not torch.isin(3, labels[0])
+
+
+def test_macro_f1_of_a_class_that_is_never_predicted_is_0():
+    p = torch.eye(3)[[0, 0, 0]].unsqueeze(0)
+    assert macro_f1(p, torch.tensor([[0, 1, 1]])).item() == pytest.approx((0.5 + 0) / 2)
+    assert macro_f1(p, torch.tensor([[0, 0, -1]])).item() == 1  # an outlier is no false positive
 
 
 def test_likelihood_equals_sklearn(predictions):

@@ -1,4 +1,4 @@
-"""Numbers per task, and their mean with a 95 % interval."""
+"""Metrics per task, and their mean with a 95 % interval."""
 
 import math
 
@@ -11,9 +11,9 @@ _Z95 = 1.96
 
 
 def accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
-    """Share of queries whose most probable class is the true one, per task.
+    """Fraction of queries whose most probable class is the true one, per task.
 
-    Queries labelled -1 belong to no class and do not count.
+    Queries labelled -1 belong to no class and are left out.
 
     Parameters
     ----------
@@ -32,27 +32,53 @@ def accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
 
 
 def macro_accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
-    """Accuracy of every class that occurs among the queries, averaged over them, per task.
+    """Mean accuracy of the classes that occur among the queries (balanced accuracy), per task.
 
-    Under skewed query sets a method that ignores rare classes does well in :func:`accuracy` and
-    badly here. Arguments and result are as there.
+    On imbalanced query sets a method that ignores rare classes scores high in :func:`accuracy` and
+    low here. Parameters and return value are those of :func:`accuracy`.
     """
     _check_shapes(probabilities, query_labels)
-    n_way = probabilities.shape[-1]
-    members = (
-        query_labels.unsqueeze(-1) == torch.arange(n_way, device=query_labels.device)
-    ).double()
+    members = _one_hot(query_labels, probabilities.shape[-1])
     right = (probabilities.argmax(-1) == query_labels).double()
     sizes = members.sum(1)
     recalls = (members * right.unsqueeze(-1)).sum(1) / sizes.clamp(min=1)
     return recalls.sum(-1) / (sizes > 0).sum(-1)
 
 
-def negative_log_likelihood(probabilities: Tensor, query_labels: Tensor) -> Tensor:
-    """Mean of minus the logarithm of the true class's probability, per task, in nats.
+def macro_f1(probabilities: Tensor, query_labels: Tensor) -> Tensor:
+    r"""Mean F1 score of the classes that occur among the queries, per task.
 
-    A probability of zero counts as the smallest one that the dtype can hold. Queries labelled -1
-    do not count.
+    .. math:: F_1(k) = \frac{2 TP_k}{2 TP_k + FP_k + FN_k}
+
+    Each query counts for its most probable class. Queries labelled -1 are left out, also as false
+    positives. A class without queries is not in the mean, but predictions of it are errors of the
+    classes that the queries belong to. This is scikit-learn's ``f1_score`` with
+    ``average="macro"`` and ``labels`` set to the classes among the true labels.
+
+    Parameters and return value are those of :func:`accuracy`.
+
+    Examples
+    --------
+    >>> p = torch.eye(3)[[0, 0, 1, 2]].unsqueeze(0)
+    >>> macro_f1(p, torch.tensor([[0, 0, 0, 1]]))  # (0.8 + 0) / 2
+    tensor([0.4000], dtype=torch.float64)
+    """
+    _check_shapes(probabilities, query_labels)
+    n_way = probabilities.shape[-1]
+    true = _one_hot(query_labels, n_way)
+    predicted = _one_hot(probabilities.argmax(-1), n_way) * (query_labels >= 0).unsqueeze(-1)
+    n_true = true.sum(1)
+    # 2 TP + FP + FN is the number of predictions plus the number of members of the class.
+    scores = 2 * (true * predicted).sum(1) / (n_true + predicted.sum(1)).clamp(min=1)
+    occurs = n_true > 0
+    return (scores * occurs).sum(-1) / occurs.sum(-1)
+
+
+def negative_log_likelihood(probabilities: Tensor, query_labels: Tensor) -> Tensor:
+    """Mean negative log-probability of the true class, per task, in nats.
+
+    A probability of zero counts as the smallest normal number of the dtype. Queries labelled -1 are
+    left out.
     """
     _check_shapes(probabilities, query_labels)
     known = query_labels >= 0
@@ -63,14 +89,14 @@ def negative_log_likelihood(probabilities: Tensor, query_labels: Tensor) -> Tens
 
 
 def calibration_bins(probabilities: Tensor, query_labels: Tensor, n_bins: int = 15) -> Tensor:
-    """Sums that :func:`expected_calibration_error` needs, of all queries of all tasks together.
+    """Sums over all queries of all tasks that :func:`expected_calibration_error` needs.
 
-    Sums of several batches of tasks may be added up.
+    Sums of several batches of tasks can be added.
 
     Returns
     -------
-    Number of queries, sum of confidences and number of right answers in each of ``n_bins`` equal
-    ranges of the confidence, shape ``(n_bins, 3)``.
+    Number of queries, sum of confidences and number of correct predictions in each of ``n_bins``
+    equal ranges of the confidence, shape ``(n_bins, 3)``.
     """
     _check_shapes(probabilities, query_labels)
     known = query_labels >= 0
@@ -82,7 +108,7 @@ def calibration_bins(probabilities: Tensor, query_labels: Tensor, n_bins: int = 
 
 
 def expected_calibration_error(bins: Tensor) -> float:
-    """Mean distance between confidence and accuracy, over bins weighted by their queries.
+    """Mean absolute difference of confidence and accuracy over bins weighted by their queries.
 
     C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger. On calibration of modern neural networks. ICML
     2017. Between 0 and 1.
@@ -92,16 +118,18 @@ def expected_calibration_error(bins: Tensor) -> float:
 
 
 def auroc(scores: Tensor, outlier: Tensor) -> Tensor:
-    """Probability that a query of no class gets a higher score than one of the task's classes.
+    """Area under the receiver operating characteristic of outlier scores, per task.
 
-    The area under the receiver operating characteristic, per task; equal scores count half.
+    The probability that an outlier has a higher score than a query of the task's classes; equal
+    scores count half.
 
     Parameters
     ----------
     scores
-        Higher for queries that look like outliers, shape ``(task, query)``.
+        Outlier scores, higher for likely outliers, shape ``(task, query)``.
     outlier
-        Whether they are, boolean, shape ``(task, query)``; both kinds must occur in every task.
+        Which queries are outliers, boolean, shape ``(task, query)``; both kinds must occur in every
+        task.
     """
     if scores.shape != outlier.shape:
         raise ShapeError(
@@ -115,9 +143,9 @@ def auroc(scores: Tensor, outlier: Tensor) -> Tensor:
 
 
 def mean_interval(values: Tensor) -> tuple[float, float]:
-    """Mean over tasks and half the width of its 95 % interval, 1.96 std / sqrt(n).
+    """Mean over tasks and half-width of its 95 % interval, 1.96 std / sqrt(n).
 
-    The interval of a single value is not known and comes back as NaN.
+    The half-width for a single value is NaN.
 
     Examples
     --------
@@ -134,10 +162,10 @@ def mean_interval(values: Tensor) -> tuple[float, float]:
 
 
 def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
-    """Ends of the 95 % interval of a share, by Wilson's formula; 0 and 1 if nothing was counted.
+    """Wilson's 95 % interval of a proportion; 0 and 1 if ``n`` is 0.
 
-    Unlike the mean plus or minus its error it stays between 0 and 1, and has a width where all or
-    none are right.
+    Unlike the normal approximation it stays between 0 and 1 and has a width above 0 when all or
+    none are correct.
 
     Examples
     --------
@@ -151,6 +179,11 @@ def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
     middle = (n_right + square / 2) / (n + square)
     half = _Z95 / (n + square) * math.sqrt(n_right * (n - n_right) / n + square / 4)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _one_hot(labels: Tensor, n_way: int) -> Tensor:
+    """One-hot labels in float64; zeros for -1."""
+    return (labels.unsqueeze(-1) == torch.arange(n_way, device=labels.device)).double()
 
 
 def _check_shapes(probabilities: Tensor, query_labels: Tensor) -> None:

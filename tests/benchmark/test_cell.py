@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import f1_score, roc_auc_score
 
 from infoshot import DataError, FeatureTable, InvalidArgumentError, TimAdm, solve
-from infoshot.benchmark import Protocol, result_table, rows_from_json, rows_to_json, run_cell
+from infoshot.benchmark import Protocol, result_table, rows_from_json, rows_to_json, score_cell
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.features import prepare
 from infoshot.metrics import accuracy, mean_interval
@@ -23,7 +23,7 @@ CONTRACT = (
 
 
 def _run(table, name, n_tasks=300, **spec):
-    return run_cell(table, METHODS[name], Protocol(spec=TaskSpec(**spec), n_tasks=n_tasks))
+    return score_cell(table, METHODS[name], Protocol(spec=TaskSpec(**spec), n_tasks=n_tasks))[0]
 
 
 def test_row_is_the_mean_over_the_tasks_of_the_seed(embedded):
@@ -62,11 +62,11 @@ def test_gradient_descent_agrees_with_closed_form(embedded):
 
 def test_numbers_do_not_depend_on_threads(embedded):
     rows = [
-        run_cell(
+        score_cell(
             embedded,
             METHODS["tim-adm"],
             Protocol(spec=TaskSpec(), n_tasks=300, n_threads=n_threads),
-        )
+        )[0]
         for n_threads in (1, 2)
     ]
     assert rows[0].mean == rows[1].mean
@@ -75,7 +75,7 @@ def test_numbers_do_not_depend_on_threads(embedded):
 
 def test_progress_counts_every_task(embedded):
     progress = []
-    run_cell(
+    score_cell(
         embedded,
         METHODS["prototype"],
         Protocol(spec=TaskSpec(), n_tasks=500),
@@ -96,7 +96,7 @@ def test_rows_keep_the_contract_as_json(embedded):
 
 
 def test_table_has_a_line_per_method_and_a_column_per_shots(embedded):
-    row = _run(embedded, "prototype", n_tasks=10)
+    row = dataclasses.replace(_run(embedded, "prototype", n_tasks=10), macro_f1=math.nan)
     rows = [
         dataclasses.replace(row, method=method, shots=shots, mean=mean, ci95=0.5, per_task_ms=1.5)
         for method, shots, mean in (("a", 1, 50.0), ("a", 5, 70.0), ("b", 1, 60.0), ("b", 5, 80.0))
@@ -110,10 +110,26 @@ def test_table_has_a_line_per_method_and_a_column_per_shots(embedded):
         *["1-shot", "ms/task", "5-shot", "ms/task"],
     ]
     assert cells[1] == ["b", "nothing", "5", "10", "60.00 ± 0.50", "1.5", "80.00 ± 0.50", "1.5"]
-    rows = [dataclasses.replace(row, assumes=("base-mean", "balance"), auroc=60.0) for row in rows]
+    rows = [
+        dataclasses.replace(row, assumes=("base-mean", "balance"), auroc=60.0, macro_f1=55.5)
+        for row in rows
+    ]
     header, cells = result_table(rows)
-    assert header[4:7] == ["1-shot", "AUROC", "ms/task"]
+    assert header[4:8] == ["1-shot", "F1", "AUROC", "ms/task"]
     assert cells[0][1] == "base-mean, balance"
+    assert cells[0][5] == "55.50"
+
+
+def test_table_of_several_regimes_has_dashes_for_missing_results(embedded):
+    row = _run(embedded, "prototype", n_tasks=10)
+    other = dataclasses.replace(row, regime="open:5", shots=5, auroc=60.0, auroc_ci95=1.0)
+    header, cells = result_table([row, other])
+    assert header[:5] == ["method", "assumes", "ways", "regime", "tasks"]
+    assert [line[3] for line in cells] == ["balanced", "open:5"]
+    assert cells[0][7] == "-"  # no AUROC
+    assert cells[0][9:] == ["-"] * 4  # no 5-shot result
+    assert cells[1][5:9] == ["-"] * 4
+    assert cells[1][11] == "60.00 ± 1.00"
 
 
 def test_rows_survive_json(embedded):
@@ -123,9 +139,33 @@ def test_rows_survive_json(embedded):
     assert math.isnan(read.auroc)
 
 
+def test_rows_of_other_versions_can_be_read(embedded):
+    [entry] = json.loads(rows_to_json([_run(embedded, "prototype", n_tasks=10)]))
+    older = {name: entry[name] for name in entry if name not in ("macro_f1", "note")}
+    [read] = rows_from_json(json.dumps([older | {"difference": 1.0}]))
+    assert math.isnan(read.macro_f1)
+    assert read.note == ""
+    assert read.mean == entry["mean"]
+
+
+def test_row_has_the_macro_f1_of_its_tasks(embedded):
+    spec = TaskSpec(n_shot=5, regime=parse_regime("dirichlet:1"))
+    row, _ = score_cell(embedded, METHODS["prototype"], Protocol(spec=spec, n_tasks=30))
+    table = FeatureTable(prepare(embedded, "l2"), embedded.labels)
+    tasks, labels = sample_tasks(table, spec, 30)
+    predicted = solve(METHODS["prototype"].solver, tasks).probabilities.argmax(-1)
+    expected = np.mean(
+        [
+            f1_score(y, p, labels=np.unique(y), average="macro", zero_division=0)
+            for y, p in zip(labels.numpy(), predicted.numpy(), strict=True)
+        ]
+    )
+    assert row.macro_f1 == pytest.approx(100 * expected)
+
+
 def test_rows_of_open_sets_have_the_area_of_outlier_scores(embedded):
     spec = TaskSpec(n_shot=5, regime=parse_regime("open:25"))
-    row = run_cell(embedded, METHODS["oslo"], Protocol(spec=spec, n_tasks=60))
+    row, _ = score_cell(embedded, METHODS["oslo"], Protocol(spec=spec, n_tasks=60))
     table = FeatureTable(prepare(embedded, "centred-l2"), embedded.labels)
     tasks, labels = sample_tasks(table, spec, 60)
     scores = solve(METHODS["oslo"].solver, tasks).outlier_scores
@@ -168,10 +208,10 @@ def test_curve_of_a_task_that_stopped_keeps_its_accuracy(embedded):
 )
 def test_impossible_protocols_are_refused_before_any_work(embedded, protocol, kind, message):
     with pytest.raises(kind, match=message):
-        run_cell(embedded, METHODS["tim-adm"], protocol)
+        score_cell(embedded, METHODS["tim-adm"], protocol)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_missing_gpu_is_said(embedded):
     with pytest.raises(InvalidArgumentError, match="device 'cuda' is not available"):
-        run_cell(embedded, METHODS["tim-adm"], Protocol(spec=TaskSpec(), device="cuda"))
+        score_cell(embedded, METHODS["tim-adm"], Protocol(spec=TaskSpec(), device="cuda"))

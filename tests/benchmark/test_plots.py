@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infoshot.benchmark import Protocol, rows_from_json, run_cell
+from infoshot.benchmark import Protocol, rows_from_json, score_cell
 from infoshot.benchmark.plots import _label_heights, plot_regimes, plot_time
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec
@@ -19,7 +19,7 @@ RESULTS = json.loads((ROOT / "results/methods.json").read_text())
 
 @pytest.fixture(scope="module")
 def row(embedded):
-    return run_cell(embedded, METHODS["prototype"], Protocol(spec=TaskSpec(), n_tasks=4))
+    return score_cell(embedded, METHODS["prototype"], Protocol(spec=TaskSpec(), n_tasks=4))[0]
 
 
 def test_pictures_are_drawn(row, tmp_path):

@@ -177,16 +177,16 @@ def test_settings_may_be_written_as_in_python(features, tmp_path):
 
 
 def test_interrupting_is_said_and_keeps_finished_rows(features, tmp_path, monkeypatch):
-    from infoshot.cli import cells
+    from infoshot.benchmark import api
 
-    run_cell = cells.run_cell
+    score_cell = api.score_cell
 
     def second_is_interrupted(table, method, protocol, **options):
         if method.name != "prototype":
             raise KeyboardInterrupt
-        return run_cell(table, method, protocol, **options)
+        return score_cell(table, method, protocol, **options)
 
-    monkeypatch.setattr(cells, "run_cell", second_is_interrupted)
+    monkeypatch.setattr(api, "score_cell", second_is_interrupted)
     out = tmp_path / "r.json"
     result = run("bench", "--features", features, "--queries", 5, "--tasks", 2, "--json", out)
     assert result.exit_code == 130
@@ -216,17 +216,17 @@ BAD = {
     "shots that are words": (["bench", "--shots", "one"], "--shots must be whole numbers separated by commas; got 'one'."),
     "too many ways": (["bench", "--ways", "21"], "n_way must be at most 20"),
     "too many queries": (["bench", "--queries", "700"], "n_shot + n_query must be at most 600 for class 'n01930112'"),
-    "no tasks": (["bench", "--tasks", "0"], "n_tasks must be a whole number of at least 1; got 0."),
+    "no tasks": (["bench", "--tasks", "0"], "tasks must be a whole number of at least 1; got 0."),
     "negative seed": (["bench", "--seed", "-1"], "seed must be a whole number of at least 0; got -1."),
     "no such device": (["bench", "--device", "tpu"], "device 'tpu' is not available"),
     "no such dtype": (["bench", "--dtype", "float31"], "Unknown dtype 'float31'. Did you mean 'float32'?"),
     "no such setting": (["bench", "--set", "tim-adm.tau=3"], "Unknown setting of tim-adm 'tau'."),
-    "setting of nobody": (["bench", "--set", "tau=3"], "none of the chosen methods (prototype,tim-adm) has a setting 'tau'; known: class_prior, "),
+    "setting of nobody": (["bench", "--set", "tau=3"], "none of the methods (prototype, tim-adm) has a setting 'tau'; known: class_prior, "),
     "prior of the wrong length": (["bench", "--methods", "prototype,tim-adm", "--set", "class_prior=1,2"], "class_prior must hold one weight for each of the 5 classes; got 2."),
     "features would be overwritten": (["solve", "--features", "EMBEDDED", "--out", "EMBEDDED"], "would replace a file that is read or written already."),
     "rows would replace features": (["bench", "--features", "EMBEDDED", "--json", "EMBEDDED"], "would replace a file that is read or written already."),
     "two outputs in one file": (["solve", "--features", "EMBEDDED", "--out", "x", "--json", "./x"], "would replace a file that is read or written already."),
-    "setting of a method not chosen": (["bench", "--set", "tim-gd.n_steps=3"], "none of the chosen methods (prototype,tim-adm) is 'tim-gd'."),
+    "setting of a method not chosen": (["bench", "--set", "tim-gd.n_steps=3"], "none of the methods (prototype, tim-adm) is 'tim-gd'."),
     "setting without value": (["bench", "--set", "n_steps"], "--set must look like temperature=10"),
     "bad value": (["bench", "--set", "n_steps=0"], "TimAdm: n_steps must be a whole number of at least 1; got 0."),
     "unwritable output": (["bench", "--tasks", "2", "--json", "no/such/folder.json"], "no/such/folder.json: cannot be written"),
@@ -262,10 +262,12 @@ def test_failure_of_ours_is_exit_code_1(monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("infoshot.cli.cells.run_cell", fail)
+    monkeypatch.setattr("infoshot.benchmark.api.score_cell", fail)
     result = run("bench", "--tasks", 1)
     assert result.exit_code == 1
-    assert result.stderr == "Error: RuntimeError: boom (--debug shows where).\n"
+    progress, error = result.stderr.splitlines()
+    assert progress.startswith("prototype 5-way 1-shot")
+    assert error == "Error: RuntimeError: boom (--debug shows where)."
 
 
 def test_installed_command_and_debug_anywhere(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from infoshot import TaskBatch, solve
-from infoshot.benchmark import Protocol, run_cell
+from infoshot.benchmark import Protocol, score_cell
 from infoshot.core.types import FeatureTable
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
@@ -46,7 +46,7 @@ def test_gpu_draws_the_same_tasks():
 def test_gpu_benchmark_equals_cpu(name):
     table = read_features(default_features_path())
     means = [
-        run_cell(table, METHODS[name], Protocol(spec=TaskSpec(), n_tasks=1000, device=device)).mean
+        score_cell(table, METHODS[name], Protocol(spec=TaskSpec(), n_tasks=1000, device=device))[0].mean
         for device in ("cpu", "cuda")
     ]
     assert means[0] == pytest.approx(means[1], abs=0.05)

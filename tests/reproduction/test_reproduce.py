@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from infoshot import FeatureTable
-from infoshot.benchmark import Protocol, run_cell
+from infoshot.benchmark import Protocol, score_cell
 from infoshot.cli.app import app
 from infoshot.features import write_features
 from infoshot.reproduction.experiments import EXPERIMENTS, LOSSES, cells
@@ -48,7 +48,7 @@ def test_numbers_are_those_of_bench(report, embedded):
     rows = json.loads((report / "results.json").read_text())["rows"]
     row = next(row for row in rows if row["method"] == "tim-adm" and row["shots"] == 5)
     protocol = Protocol(spec=TaskSpec(n_shot=5), n_tasks=40)
-    assert row["mean"] == pytest.approx(run_cell(embedded, METHODS["tim-adm"], protocol).mean)
+    assert row["mean"] == pytest.approx(score_cell(embedded, METHODS["tim-adm"], protocol)[0].mean)
     accuracies = load_file(report / "accuracies.safetensors")[row["key"]]
     assert 100 * accuracies.mean() == pytest.approx(row["mean"])
     assert len(accuracies) == 40

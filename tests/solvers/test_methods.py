@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infoshot import FeatureTable, TaskBatch, solve
-from infoshot.benchmark import Protocol, run_cell
+from infoshot.benchmark import Protocol, score_cell
 from infoshot.core.errors import IsolatedWarning
 from infoshot.features import prepare
 from infoshot.solvers import METHODS
@@ -161,5 +161,5 @@ def test_a_class_that_receives_no_query_keeps_its_examples():
 def test_open_set_methods_know_strangers(embedded):
     spec = TaskSpec(n_shot=5, regime=parse_regime("open:25"))
     protocol = Protocol(spec=spec, n_tasks=100)
-    plain = run_cell(embedded, METHODS["prototype"], protocol).auroc
-    assert run_cell(embedded, METHODS["oslo"], protocol).auroc > plain + 2
+    plain = score_cell(embedded, METHODS["prototype"], protocol)[0].auroc
+    assert score_cell(embedded, METHODS["oslo"], protocol)[0].auroc > plain + 2

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from infoshot import solve
-from infoshot.benchmark import Protocol, run_cell
+from infoshot.benchmark import Protocol, score_cell
 from infoshot.solvers import METHODS, Prototype
 from infoshot.tasks import TaskSpec, gaussian_tasks
 
@@ -38,7 +38,7 @@ def test_equals_its_formula_also_with_unequal_shots(kappa):
 def test_it_is_worth_points_with_one_example_and_harmless_with_many(embedded):
     def mean(name, n_shot):
         protocol = Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=1000)
-        return run_cell(embedded, METHODS[name], protocol).mean
+        return score_cell(embedded, METHODS[name], protocol)[0].mean
 
     assert mean("shrunken-prototype", 1) > mean("prototype", 1) + 2
     assert mean("shrunken-prototype", 20) > mean("prototype", 20) - 0.5

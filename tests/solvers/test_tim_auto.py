@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from infoshot import FeatureTable, TaskBatch, solve
-from infoshot.benchmark import Protocol, run_cell
+from infoshot.benchmark import Protocol, score_cell
 from infoshot.features import prepare
 from infoshot.metrics import accuracy
 from infoshot.solvers import METHODS
@@ -107,7 +107,7 @@ LEAST = {
 def test_never_does_harm(embedded, regime, n_shot):
     spec = TaskSpec(n_shot=n_shot, regime=parse_regime(regime))
     protocol = Protocol(spec=spec, n_tasks=600)
-    means = [run_cell(embedded, METHODS[n], protocol).mean for n in ("tim-auto", "prototype")]
+    means = [score_cell(embedded, METHODS[n], protocol)[0].mean for n in ("tim-auto", "prototype")]
     assert means[0] - means[1] > LEAST[regime, n_shot]
 
 

@@ -118,10 +118,13 @@ def test_impossible_regimes_are_refused(table, text, message):
         TaskSampler(table, _spec(text))
 
 
-def test_regimes_that_the_table_cannot_give_are_refused(table):
-    with pytest.raises(DataError, match=r"'dirichlet:2' may need 3 \+ 280 samples .* has 230"):
-        TaskSampler(table, _spec("dirichlet:2", n_query=70))
-    with pytest.raises(DataError, match="'open:5' needs classes without support; the table has 9"):
+def test_regimes_that_the_table_cannot_provide_are_refused(table):
+    message = r"'dirichlet:2' needs 920 queries from 4 classes; .* have 908 samples left"
+    with pytest.raises(DataError, match=message):
+        TaskSampler(table, _spec("dirichlet:2", n_query=230))
+    with pytest.raises(
+        DataError, match="'open:5' needs classes without support, but all 9 classes"
+    ):
         TaskSampler(table, _spec("open:5", n_way=9))
 
 

@@ -1,4 +1,4 @@
-"""One cell of a benchmark: draw tasks, solve them, score them, in chunks on all cores."""
+"""One cell of a benchmark: draw tasks, solve and score them in chunks on all cores."""
 
 import dataclasses
 import time
@@ -21,6 +21,7 @@ from infoshot.metrics import (
     calibration_bins,
     expected_calibration_error,
     macro_accuracy,
+    macro_f1,
     mean_interval,
     negative_log_likelihood,
 )
@@ -30,9 +31,9 @@ from infoshot.tasks.sampler import TaskSampler, TaskSpec, gather_tasks
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """How a method is evaluated: what a task is, how many of them, and where they run.
+    """How a method is evaluated: what a task is, the number of tasks, and where they run.
 
-    ``n_threads = None`` takes as many as PyTorch does; the accuracies do not depend on it.
+    ``n_threads=None`` uses the number of threads of PyTorch; accuracies do not depend on it.
     """
 
     spec: TaskSpec
@@ -42,7 +43,7 @@ class Protocol:
     n_threads: int | None = None
 
     def validate(self, table: FeatureTable, method: Method) -> None:
-        """Raise, before any work, if these tasks cannot be drawn or solved."""
+        """Raise if these tasks cannot be drawn or solved."""
         checks.at_least("n_tasks", self.n_tasks, 1)
         if self.n_threads is not None:
             checks.at_least("n_threads", self.n_threads, 1)
@@ -51,8 +52,8 @@ class Protocol:
         TaskSampler(table, self.spec)
         prepare(table, method.preparation)
 
-    def described(self, seconds: float) -> dict[str, Any]:
-        """What a row says of tasks that were run like this and took so long."""
+    def describe(self, seconds: float) -> dict[str, Any]:
+        """Fields of a row for tasks that ran with this protocol and took ``seconds`` in total."""
         return {
             "ways": self.spec.n_way,
             "shots": self.spec.n_shot,
@@ -69,31 +70,13 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Of some tasks: accuracy, macro, nll and auroc as columns, and the sums for calibration."""
+    """Scores of some tasks: one column per metric in ``_METRICS``, and sums for calibration."""
 
     per_task: Tensor
     bins: Tensor
 
 
-def run_cell(
-    table: FeatureTable,
-    method: Method,
-    protocol: Protocol,
-    *,
-    features_name: str = "",
-    features_digest: str = "",
-    on_progress: Callable[[int], None] = lambda n_done: None,
-) -> ResultRow:
-    """Accuracy of one method on one kind of task; see :func:`score_cell`."""
-    row, _ = score_cell(
-        table,
-        method,
-        protocol,
-        features_name=features_name,
-        features_digest=features_digest,
-        on_progress=on_progress,
-    )
-    return row
+_METRICS = ("accuracy", "macro", "macro_f1", "nll", "auroc", "moved queries")
 
 
 def score_cell(
@@ -105,35 +88,41 @@ def score_cell(
     features_digest: str = "",
     on_progress: Callable[[int], None] = lambda n_done: None,
 ) -> tuple[ResultRow, Tensor]:
-    """Accuracy of one method on one kind of task, and of every single task.
+    """Evaluate one method on one kind of task.
 
     Parameters
     ----------
     table
-        Features as they are; what the method wants done to them first is done here.
+        Features as stored; this function applies the preparation of the method.
     method, protocol
         What to run, and how.
     features_name, features_digest
-        What the row says about the features.
+        Name and digest of the features, for the row.
     on_progress
-        Called with the number of tasks that were finished since the last call.
+        Called with the number of tasks finished since the last call.
 
     Returns
     -------
-    The row, and the accuracies of the tasks between 0 and 1, shape ``(task,)``.
+    The row, and the accuracy of each task between 0 and 1, shape ``(task,)``.
+
+    Raises
+    ------
+    InvalidArgumentError, ShapeError, DataError
+        If a number is not allowed, or the tasks cannot be drawn from this table or solved by this
+        method.
     """
     protocol.validate(table, method)
-    prepared = _prepared(table, method, protocol)
+    prepared = _prepare(table, method, protocol)
     sampler = TaskSampler(prepared, protocol.spec)
     peak = _watch_peak(protocol.device)
     start = _synchronised_clock(protocol.device)
-    scores = _collected(_score_chunks(prepared, sampler, method, protocol), protocol, on_progress)
+    scores = _collect(_score_chunks(prepared, sampler, method, protocol), protocol, on_progress)
     seconds = _synchronised_clock(protocol.device) - start
     row = ResultRow(
         method=method.name,
         assumes=method.assumes,
-        **_summary(scores),
-        **protocol.described(seconds),
+        **_summarize(scores, protocol),
+        **protocol.describe(seconds),
         memory_mb=peak() / 2**20,
         dtype=str(protocol.dtype).removeprefix("torch."),
         features=features_name,
@@ -143,11 +132,12 @@ def score_cell(
     return row, scores.per_task[:, 0].clone()
 
 
-def _collected(
+def _collect(
     chunks: Iterator[_Scores], protocol: Protocol, on_progress: Callable[[int], None]
 ) -> _Scores:
-    """All chunks in one; a few numbers per task are all that is kept of it."""
-    per_task, bins, n_done = torch.empty(protocol.n_tasks, 4, dtype=torch.float64), None, 0
+    """Scores of all chunks; only a few numbers per task are kept."""
+    per_task = torch.empty(protocol.n_tasks, len(_METRICS), dtype=torch.float64)
+    bins, n_done = None, 0
     for chunk in chunks:
         n_new = len(chunk.per_task)
         per_task[n_done : n_done + n_new] = chunk.per_task
@@ -158,24 +148,38 @@ def _collected(
     return _Scores(per_task, bins)
 
 
-def _summary(scores: _Scores) -> dict[str, Any]:
-    """What a row says about all tasks."""
-    accuracies, macro, nll, areas = scores.per_task.unbind(-1)
+def _summarize(scores: _Scores, protocol: Protocol) -> dict[str, Any]:
+    """Fields of a row that summarize all tasks."""
+    accuracies, macro, f1, nll, areas, moved = scores.per_task.unbind(-1)
     mean, half_width = mean_interval(accuracies)
     area, area_half_width = mean_interval(areas)
     return {
         "mean": 100 * mean,
         "ci95": 100 * half_width,
         "macro": 100 * float(macro.mean()),
+        "macro_f1": 100 * float(f1.mean()),
         "nll": float(nll.mean()),
         "ece": 100 * expected_calibration_error(scores.bins),
         "auroc": 100 * area,
         "auroc_ci95": 100 * area_half_width,
+        "note": _note(moved, protocol.spec),
     }
 
 
-def _prepared(table: FeatureTable, method: Method, protocol: Protocol) -> FeatureTable:
-    """Features as the method wants them, where they are needed."""
+def _note(moved: Tensor, spec: TaskSpec) -> str:
+    """Sentence about queries that were drawn from other classes, or an empty string."""
+    n_moved, n_affected = int(moved.sum()), int((moved > 0).sum())
+    if not n_moved:
+        return ""
+    total = len(moved) * spec.regime.n_queries(spec.n_way, spec.n_query)
+    return (
+        f"{n_moved:,} of {total:,} queries, in {n_affected:,} of {len(moved):,} tasks, come from "
+        "other classes of the task because their class has too few samples."
+    )
+
+
+def _prepare(table: FeatureTable, method: Method, protocol: Protocol) -> FeatureTable:
+    """Features prepared for the method, on the device and in the dtype of the protocol."""
     features = prepare(table, method.preparation).to(protocol.device, protocol.dtype)
     labels = table.labels.to(protocol.device)
     return dataclasses.replace(table, features=features, labels=labels)
@@ -184,7 +188,7 @@ def _prepared(table: FeatureTable, method: Method, protocol: Protocol) -> Featur
 def _score_chunks(
     table: FeatureTable, sampler: TaskSampler, method: Method, protocol: Protocol
 ) -> Iterator[_Scores]:
-    """Scores of the tasks, chunk after chunk."""
+    """Scores of the tasks, chunk by chunk."""
     one_task, _ = gather_tasks(table, sampler, range(1))
     chunk_size = tasks_per_chunk(method.solver, one_task)
     n_threads = protocol.n_threads
@@ -198,8 +202,10 @@ def _score_chunks(
         columns = (
             accuracy(p, query_labels),
             macro_accuracy(p, query_labels),
+            macro_f1(p, query_labels),
             negative_log_likelihood(p, query_labels),
             _auroc(solution, query_labels),
+            sampler.moved_queries(chunk),
         )
         per_task = torch.stack([column.double().cpu() for column in columns], dim=-1)
         return _Scores(per_task, calibration_bins(p, query_labels).cpu())
@@ -208,7 +214,7 @@ def _score_chunks(
 
 
 def _auroc(solution: Solution, query_labels: Tensor) -> Tensor:
-    """Of the outlier scores, per task; NaN where all queries are of the task's classes."""
+    """AUROC of the outlier scores, per task; NaN if there are no outliers."""
     outlier = query_labels < 0
     if not outlier.any():
         return torch.full((len(query_labels),), torch.nan)
@@ -216,7 +222,7 @@ def _auroc(solution: Solution, query_labels: Tensor) -> Tensor:
 
 
 def _watch_peak(device: str) -> Callable[[], float]:
-    """Begin to watch the memory in use where the tasks are solved."""
+    """Start to measure the peak memory of the device."""
     if not device.startswith("cuda"):
         return watch_peak()
     before = torch.cuda.memory_allocated(device)

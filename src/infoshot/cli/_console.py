@@ -1,6 +1,5 @@
 """Output of the commands: the two consoles, and tables."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 
@@ -27,11 +26,6 @@ def count_statuses(images: Sequence[ImageLabel]) -> str:
     """Format how many images are labelled, unsure and so on."""
     statuses = Counter(image.status for image in images)
     return ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
-
-
-def is_main_process() -> bool:
-    """Whether this process prints results: the only one, or the first of ``torchrun``."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def print_table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "") -> None:

@@ -1,18 +1,20 @@
-"""``infoshot bench``: methods on many tasks drawn from one feature file."""
+"""``infoshot bench``: compare methods on many tasks drawn from one feature file."""
 
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from infoshot.benchmark import Protocol, result_table
+from infoshot.benchmark import BenchResult
+from infoshot.benchmark import bench as run_bench
+from infoshot.benchmark.results import accuracies_path
+from infoshot.benchmark.variants import parse_setting
 from infoshot.cli._console import print_table, stdout
-from infoshot.cli._options import dtype_by_name, methods_with_settings, numbers
-from infoshot.cli.cells import run_cells
-from infoshot.features import default_features_path, read_features
-from infoshot.tasks import TaskSpec
-from infoshot.tasks.regimes import parse_regime
+from infoshot.cli._options import numbers
+from infoshot.core.atomic import check_outputs
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.features import default_features_path
 
 
 def bench(
@@ -20,63 +22,120 @@ def bench(
         Path | None,
         typer.Option(help="Feature file (safetensors or npz). Default: the embedded features."),
     ] = None,
-    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = (
-        "prototype,tim-adm"
-    ),
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Methods separated by commas: names, package.module:Name, or 'all'. A name may "
+            "be followed by settings, so that a method can occur several times: "
+            "'tim-adm,tim-adm(temperature=10)'. Methods that these features do not support are "
+            "skipped with a warning."
+        ),
+    ] = "prototype,tim-adm",
     ways: Annotated[str, typer.Option(help="Classes per task, separated by commas.")] = "5",
-    shots: Annotated[str, typer.Option(help="Labelled samples per class.")] = "1,5",
+    shots: Annotated[
+        str, typer.Option(help="Labelled samples per class, separated by commas.")
+    ] = "1,5",
     queries: Annotated[int, typer.Option(help="Queries per class.")] = 15,
     tasks: Annotated[int, typer.Option(help="Number of tasks.")] = 10_000,
     regime: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help="Which queries: balanced, dirichlet:A, effective:K (of K classes only), few:N "
-            "(N in all), open:N (N of classes without support)."
+            help="How queries are distributed over classes; separate several by commas or repeat "
+            "the option: balanced (default), dirichlet:A, effective:K (queries from K classes "
+            "only), few:N (N queries in total), open:N (N queries from classes without support)."
         ),
-    ] = "balanced",
-    seed: Annotated[int, typer.Option(help="Task i depends on the seed and on i only.")] = 0,
-    json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Task i depends only on the seed and on i.")] = 0,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Print the difference of every method to this one on the same tasks, with its "
+            "95% interval. The method is added if --methods lacks it."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Change a setting of all methods that have it (temperature=10) or of one "
+            "(tim-adm.n_steps=50). May be repeated.",
+        ),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Write the rows to this file as JSON, after each row."),
+    ] = None,
+    accuracies: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write per-task accuracies to this file as safetensors, with keys such as "
+            "tim-adm/5-way/1-shot/balanced. Default: beside the JSON file, if there is one, with "
+            "the suffix .accuracies.safetensors."
+        ),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the rows to this file as CSV.")] = None,
+    latex: Annotated[
+        Path | None,
+        typer.Option(help="Write the table to this file as LaTeX (booktabs, best in bold)."),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     threads: Annotated[int | None, typer.Option(help="Default: one per core.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a setting: temperature=10, tim-adm.n_steps=50."),
-    ] = None,
 ) -> None:
-    """Accuracy with 95% interval and time per task, over many random tasks.
+    """Compare methods on many random tasks: accuracy with 95% interval, macro F1, time per task.
 
-    Every class needs shots + queries labelled rows. Example: infoshot bench --features mine.npz
-    --methods prototype,tim-adm --shots 1,5
+    Balanced tasks need shots + queries labelled rows per class. In the other regimes queries move
+    to other classes of the task if a class has too few rows; a warning gives the number.
+
+    Example: infoshot bench --features mine.npz --methods prototype,tim-adm --shots 1,5
     """
     path = features or default_features_path()
-    chosen = methods_with_settings(methods, settings or [])
-    table = read_features(path)
-    cells = [
-        (
-            method,
-            Protocol(
-                spec=TaskSpec(
-                    n_way=n_way,
-                    n_shot=n_shot,
-                    n_query=queries,
-                    seed=seed,
-                    regime=parse_regime(regime),
-                ),
-                n_tasks=tasks,
-                device=device,
-                dtype=dtype_by_name(dtype),
-                n_threads=threads,
-            ),
-        )
-        for method, n_way, n_shot in product(
-            chosen, numbers("--ways", ways), numbers("--shots", shots)
-        )
-    ]
-    rows = run_cells(table, path, cells, json)
-    header, lines = result_table(rows)
-    amount = "" if regime.startswith("few:") else f"{queries} queries per class, "
-    title = f"{path.name}, {amount}{regime}: accuracy in %, 95% interval"
-    print_table(header, lines, title=title)
-    if json:
-        stdout().print(f"Rows written to {json}")
+    if json and not accuracies:
+        accuracies = accuracies_path(json)
+    check_outputs([path], [json, accuracies, csv, latex])
+    regimes = [part.strip() for text in regime or ["balanced"] for part in text.split(",")]
+    result = run_bench(
+        path,
+        methods,
+        ways=numbers("--ways", ways),
+        shots=numbers("--shots", shots),
+        queries=queries,
+        tasks=tasks,
+        regimes=regimes,
+        seed=seed,
+        settings=_parse_settings(settings or []),
+        against=against,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies),
+        progress=True,
+    )
+    result.write(csv=csv, latex=latex)
+    _print(result, path.name, queries, regimes)
+    outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}
+    for what, output in outputs.items():
+        if output:
+            stdout().print(f"{what} written to {output}", soft_wrap=True)
+
+
+def _parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    try:
+        return dict(parse_setting(text) for text in texts)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"--set{str(error).removeprefix('settings')}") from error
+
+
+def _print(result: BenchResult, name: str, queries: int, regimes: Sequence[str]) -> None:
+    parts = [name]
+    if not all(regime.startswith("few:") for regime in regimes):
+        parts.append(f"{queries} queries per class")
+    if len(regimes) == 1:
+        parts.append(regimes[0])
+    print_table(*result.table(), title=f"{', '.join(parts)}: accuracy in %, 95% interval")
+    for note in result.notes():
+        stdout().print(note, soft_wrap=True)
+    if result.differences:
+        against = result.differences[0].against
+        title = f"Difference to {against} on the same tasks, in percentage points, 95% interval"
+        print_table(*result.difference_table(), title=title)

@@ -1,6 +1,7 @@
 """``infoshot demo``: the paper's methods on features of the package, then image files."""
 
 import csv
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -9,19 +10,20 @@ import typer
 from PIL import Image
 
 from infoshot import labelling
-from infoshot.benchmark import bench
+from infoshot.benchmark import bench, result_table, rows_to_json
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.benchmark.plots import plot_convergence
 from infoshot.cli._console import complain, print_table, stdout
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.types import ResultRow
 from infoshot.features import default_features_path, read_features
 from infoshot.labelling import LabelResult
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec
 
-_METHODS, _TASKS, _GRADIENT_TASKS = ("prototype", "tim-adm"), 10_000, 400
-_IMBALANCED, _IMBALANCED_TASKS = ("prototype", "tim-adm", "tim-auto"), 2000
-_CURVES, _CURVE_TASKS = ("prototype", "tim-adm", "tim-gd"), 128
+_TASKS = {"prototype": 10_000, "tim-adm": 10_000, "tim-gd": 400}
+_IMBALANCED, _IMBALANCED_METHODS = "dirichlet:2", ("prototype", "tim-adm", "tim-auto")
+_IMBALANCED_TASKS, _CURVE_TASKS = 2000, 128
 _EXAMPLES, _PHOTOS, _SIDE = 2, 60, 96
 _NEXT = """
 What to try next, with images: one folder of examples per class, and a folder of photos
@@ -55,18 +57,20 @@ def demo(
 
 
 def _compare_methods(out: Path) -> None:
-    balanced = bench(methods=_METHODS, tasks=_TASKS, progress=True)
-    gradient = bench(methods="tim-gd", tasks=_GRADIENT_TASKS, progress=True)
-    imbalanced = bench(
-        methods=_IMBALANCED, regimes="dirichlet:2", tasks=_IMBALANCED_TASKS, progress=True
-    )
-    both = balanced + gradient
-    write_atomically(out / "results.json", (both + imbalanced).to_json())
+    rows: dict[str, list[ResultRow]] = {"balanced": [], _IMBALANCED: []}
+    parts = [("balanced", name, n_tasks) for name, n_tasks in _TASKS.items()]
+    parts += [(_IMBALANCED, name, _IMBALANCED_TASKS) for name in _IMBALANCED_METHODS]
+    for regime, name, n_tasks in parts:
+        rows[regime] += bench(methods=name, tasks=n_tasks, regimes=regime, progress=True).rows
+        write_atomically(out / "results.json", rows_to_json([*chain(*rows.values())]))
     print_table(
-        *both.table(),
+        *result_table(rows["balanced"]),
         title="mini-ImageNet test classes, ResNet-18 features: accuracy in %, 95% interval",
     )
-    print_table(*imbalanced.table(), title="The same with imbalanced classes among the queries:")
+    print_table(
+        *result_table(rows[_IMBALANCED]),
+        title="The same with imbalanced classes among the queries:",
+    )
 
 
 def _draw_convergence(figure: Path) -> None:
@@ -74,7 +78,7 @@ def _draw_convergence(figure: Path) -> None:
     table = read_features(default_features_path())
     curves = [
         convergence_curve(table, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS).summary()
-        for name in _CURVES
+        for name in _TASKS
     ]
     title = f"5-way 1-shot, mini-ImageNet test classes: mean and 95% band of {_CURVE_TASKS} tasks"
     plot_convergence(curves, [figure], title)

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from infoshot.cli import _options as given
-from infoshot.cli._console import is_main_process, stdout
+from infoshot.cli._console import stdout
+from infoshot.distributed import is_main_process
 from infoshot.features import api
 from infoshot.labelling.api import DEFAULT_BACKBONE
 

@@ -160,13 +160,16 @@ class Solution:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One row of a benchmark: settings, accuracies in percent, calibration, time, environment.
+    """One result of a benchmark: settings, accuracies in percent, calibration, time, environment.
 
-    ``assumes`` is what the method assumes about the queries. ``macro`` is the accuracy averaged
-    over classes, ``nll`` the negative log-likelihood in nats, ``ece`` the expected calibration error in
-    percent. ``auroc``, with its interval and for open sets only, measures how well outlier scores
-    separate queries of no class from the others, in percent. ``memory_mb`` is the peak memory of
-    the run above what was in use before.
+    ``mean`` is the mean accuracy over the tasks and ``ci95`` the half-width of its 95 % interval.
+    ``assumes`` lists the assumptions of the method. ``macro`` is the accuracy averaged over classes
+    and ``macro_f1`` the F1 score averaged over classes, both in percent; ``nll`` is the negative
+    log-likelihood in nats and ``ece`` the expected calibration error in percent. ``auroc``, for
+    open sets only, is the area under the ROC curve of the outlier scores in percent, with the
+    half-width of its interval. ``memory_mb`` is the peak memory of the run above what was in use
+    before it. ``note`` says if queries came from other classes because a class has too few samples.
+    ``accuracies_key`` is the name of the per-task accuracies in the file of accuracies.
     """
 
     method: str
@@ -186,10 +189,13 @@ class ResultRow:
     features_digest: str
     settings: Mapping[str, Any]
     environment: Mapping[str, Any]
-    assumes: tuple[str, ...] = ()  # missing in older files
+    assumes: tuple[str, ...] = ()  # files of earlier versions lack the fields from here on
     macro: float = math.nan
     nll: float = math.nan
     ece: float = math.nan
     auroc: float = math.nan
     auroc_ci95: float = math.nan
     memory_mb: float = math.nan
+    macro_f1: float = math.nan
+    note: str = ""
+    accuracies_key: str = ""

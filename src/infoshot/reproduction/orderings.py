@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from infoshot.benchmark.tables import with_interval
+from infoshot.benchmark import with_interval
 from infoshot.metrics import mean_interval
 from infoshot.reproduction.experiments import FULL_LOSS, NOT_LINEARISED, WHOLE_NETWORK
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from infoshot.benchmark.tables import with_interval
+from infoshot.benchmark import with_interval
 from infoshot.report.page import Strong, Table
 from infoshot.reproduction.experiments import EXPERIMENTS, FULL_LOSS, Cell
 from infoshot.reproduction.orderings import FAILS, Accuracies, Ordering

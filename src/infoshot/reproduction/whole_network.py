@@ -86,7 +86,7 @@ class Network:
             assumes=cell.assumes,
             mean=100 * mean,
             ci95=100 * half_width,
-            **protocol.described(seconds),
+            **protocol.describe(seconds),
             dtype="bfloat16" if on_gpu else "float32",
             features=f"{self.about['backbone']} on images",
             features_digest=self.about["weights_sha256"],

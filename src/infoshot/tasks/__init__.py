@@ -1,4 +1,4 @@
-"""Few-shot tasks drawn from a feature table, from a seed."""
+"""Few-shot tasks drawn from a feature table with a seed."""
 
 from infoshot.tasks.sampler import TaskSampler, TaskSpec, sample_tasks
 from infoshot.tasks.synthetic import gaussian_tasks

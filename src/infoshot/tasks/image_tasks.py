@@ -1,6 +1,6 @@
-"""Few-shot tasks of images, for methods that change the network; the sampler is that of features.
+"""Few-shot tasks of images, for methods that change the network; drawn by the same sampler.
 
-Task ``i`` consists of the images whose features make task ``i`` in a table of the same split.
+Task ``i`` consists of the images whose features are task ``i`` of a feature table of the split.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from infoshot.tasks.sampler import TaskSampler, TaskSpec
 
 @dataclass(frozen=True, eq=False)
 class ImageTask:
-    """One few-shot task of images. There is no place for query labels, on purpose.
+    """One few-shot task of images. It deliberately has no field for query labels.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class ImageTask:
     n_way: int
 
     def validate(self) -> None:
-        """Raise, in one sentence, if this is not a task."""
+        """Raise if this is not a valid task."""
         checks.at_least("n_way", self.n_way, 2)
         for name, images in (("x_sup", self.x_sup), ("x_qry", self.x_qry)):
             if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
@@ -48,7 +48,7 @@ class ImageTask:
                 )
             if images.dtype != torch.uint8:
                 raise InvalidArgumentError(
-                    f"{name} must hold crops as they are stored, uint8; got {images.dtype}."
+                    f"{name} must hold crops of dtype uint8; got {images.dtype}."
                 )
         if self.y_sup.shape != self.x_sup.shape[:1]:
             raise ShapeError(
@@ -61,27 +61,27 @@ class ImageTask:
 def image_tasks(
     crops: Tensor, split: ImageSplit, spec: TaskSpec, tasks: range
 ) -> Iterator[tuple[ImageTask, Tensor]]:
-    """Draw tasks of images, one after the other.
+    """Draw tasks of images one by one.
 
     Parameters
     ----------
     crops
-        All images of the split in its order, uint8, as ``stored_crops`` decodes them; on any
+        All images of the split in its order, uint8, as ``stored_crops`` decodes them, on any
         device.
     split
         Their labels and class names.
     spec, tasks
-        What a task is, and the numbers of those to draw.
+        What a task is, and the indices of the tasks to draw.
 
     Returns
     -------
-    Pairs of a task and its query labels, shape ``(query,)``, for whoever computes the accuracy; -1
-    for queries of classes without support.
+    Pairs of a task and its query labels, shape ``(query,)``, to compute accuracies with; -1 for
+    queries of classes without support.
 
     Raises
     ------
     ShapeError, DataError
-        If these are not the images of the split, or it has too few of them.
+        If ``crops`` does not match the split, or the split has too few images.
     """
     if len(crops) != len(split.labels):
         raise ShapeError(
@@ -92,9 +92,9 @@ def image_tasks(
     sampler = TaskSampler(FeatureTable(crops, labels, class_names=class_names), spec)
 
     def draw(number: int) -> tuple[ImageTask, Tensor]:
-        alone = range(number, number + 1)
-        support, query = (positions.squeeze(0) for positions in sampler.draw(alone))
-        y_sup, y_qry = (part.squeeze(0) for part in sampler.labels(alone))
+        task = range(number, number + 1)
+        support, query = (positions.squeeze(0) for positions in sampler.draw(task))
+        y_sup, y_qry = (part.squeeze(0) for part in sampler.labels(task))
         return ImageTask(crops[support], y_sup, crops[query], spec.n_way), y_qry
 
     return map(draw, tasks)

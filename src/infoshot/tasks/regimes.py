@@ -1,15 +1,19 @@
-"""What a query set looks like: how many queries there are of each class of a task.
+"""Query regimes: how many queries a task has of each class.
 
-The paper draws as many queries of every class. Real piles are not like that, so tasks can also be
-drawn with
+The paper draws the same number of queries from every class. Real unlabelled data is imbalanced, so
+tasks can also be drawn with
 
-- ``dirichlet:A``: class probabilities from a symmetric Dirichlet distribution, counts multinomial;
-- ``effective:K``: queries of K of the task's classes only, as equally many as possible;
-- ``few:N``: N queries in all, each of a class at random;
-- ``open:N``: N of the queries from classes that have no support.
+- ``dirichlet:A``: class probabilities from a symmetric Dirichlet distribution, multinomial counts;
+- ``effective:K``: queries from K of the task's classes only, counts that differ by at most one;
+- ``few:N``: N queries in total, each from a class chosen uniformly at random;
+- ``open:N``: N of the queries from classes without support.
 
-Where the number of queries is not in the name it is that of the balanced task. Counts depend on the
-seed and on the number of the task only.
+If the name does not give the number of queries, it is that of the balanced task. Counts depend only
+on the seed, on the index of the task and, where classes have few samples, on their sizes.
+
+A class may have fewer samples than its count. Then :func:`move_excess` takes the samples that the
+class has and moves the remaining queries to the other classes of the task. ``balanced`` tasks are
+never changed this way: they would no longer be balanced.
 """
 
 import math
@@ -25,11 +29,12 @@ from infoshot.core.rng import choose, random_bits
 Kind = Literal["balanced", "dirichlet", "effective", "few", "open"]
 _SHARES, _QUERIES, _PRESENT = 5, 6, 7  # streams of random numbers
 _ATTEMPTS = 24
+_TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Regime:
-    """A kind of query set; ``value`` is what stands after the colon of its name."""
+    """A kind of query set; ``value`` is the number after the colon of its name."""
 
     kind: Kind = "balanced"
     value: float = 0
@@ -38,20 +43,23 @@ class Regime:
         return self.kind if self.kind == "balanced" else f"{self.kind}:{self.value:g}"
 
     def n_queries(self, n_way: int, n_query: int) -> int:
-        """Queries of a task, those of classes without support counted in."""
+        """Total number of queries of a task, including those of classes without support."""
         return int(self.value) if self.kind == "few" else n_way * n_query
 
     def n_outliers(self) -> int:
-        """Queries of a task that belong to none of its classes."""
+        """Number of queries of a task that belong to none of its classes."""
         return int(self.value) if self.kind == "open" else 0
 
+    def n_present(self, n_way: int) -> int:
+        """Number of the task's classes that may have queries."""
+        return int(self.value) if self.kind == "effective" else n_way
+
     def most_of_a_class(self, n_way: int, n_query: int) -> int:
-        """Queries that a task may need of one of its classes."""
+        """Largest number of queries that a task may need from one of its classes."""
         total = self.n_queries(n_way, n_query) - self.n_outliers()
         if self.kind in ("dirichlet", "few"):
             return total
-        n_present = int(self.value) if self.kind == "effective" else n_way
-        return math.ceil(total / n_present)
+        return math.ceil(total / self.n_present(n_way))
 
     def validate(self, n_way: int, n_query: int) -> None:
         """Raise ``InvalidArgumentError`` if such tasks do not exist."""
@@ -72,19 +80,17 @@ class Regime:
             raise InvalidArgumentError(f"regime '{self}': {wrong}.")
 
     def counts(self, n_way: int, n_query: int, seed: int, tasks: Tensor) -> Tensor:
-        """Queries of each class of each task, shape ``(task, n_way)``, int64; outliers apart."""
+        """Queries per class, shape ``(task, n_way)``, int64; outliers are not included."""
         n_tasks = len(tasks)
         total = self.n_queries(n_way, n_query) - self.n_outliers()
         if self.kind == "effective":
-            n_present = int(self.value)
+            n_present = self.n_present(n_way)
             sizes = torch.full((n_tasks,), n_way)
             present = choose(seed, _PRESENT, tasks, sizes, n_present)
             counts = torch.zeros(n_tasks, n_way, dtype=torch.int64)
             return counts.scatter_(1, present, even_counts(total, n_present).expand(n_tasks, -1))
         if self.kind in ("dirichlet", "few"):
-            shares = torch.ones(n_tasks, n_way, dtype=torch.float64)
-            if self.kind == "dirichlet":
-                shares = _gamma(self.value, seed, tasks, n_way)
+            shares = self._shares(n_way, seed, tasks)
             edges = shares.cumsum(1) / shares.sum(1, keepdim=True)
             u = _uniform(seed, _QUERIES, tasks, (total,))
             drawn = torch.searchsorted(edges, u).clamp(max=n_way - 1)
@@ -93,9 +99,72 @@ class Regime:
             )
         return even_counts(total, n_way).expand(n_tasks, -1)
 
+    def limited_counts(
+        self, n_way: int, n_query: int, seed: int, tasks: Tensor, limits: Tensor
+    ) -> Tensor:
+        """Counts like :meth:`counts`, none above its limit, shape ``(task, n_way)``.
+
+        Classes that have no queries under ``effective:K`` do not get any.
+        """
+        counts = self.counts(n_way, n_query, seed, tasks)
+        if self.kind == "effective":
+            limits = limits * (counts > 0)
+        return move_excess(counts, self._shares(n_way, seed, tasks), limits)
+
+    def _shares(self, n_way: int, seed: int, tasks: Tensor) -> Tensor:
+        """Class probabilities up to a factor, shape ``(task, n_way)``."""
+        if self.kind == "dirichlet":
+            return _gamma(self.value, seed, tasks, n_way)
+        return torch.ones(len(tasks), n_way, dtype=torch.float64)
+
+
+def move_excess(counts: Tensor, shares: Tensor, limits: Tensor) -> Tensor:
+    """Cap counts at their limits and move what is above to classes below their limit.
+
+    Every class first keeps at most its limit. The excess of a task is divided among its classes
+    below their limit in proportion to their shares, by the largest-remainder method (the excess
+    that remains after rounding down goes to the largest fractional parts, the first class first in
+    a tie). This repeats until no excess is left, because it may take further classes to their
+    limit.
+
+    Parameters
+    ----------
+    counts, limits
+        Whole numbers, shape ``(task, class)``; the limits of a task must add up to at least its
+        counts.
+    shares
+        Class probabilities up to a factor, shape ``(task, class)``.
+
+    Returns
+    -------
+    Counts with the same totals, none above its limit, shape ``(task, class)``.
+
+    Examples
+    --------
+    >>> move_excess(torch.tensor([[9, 1, 0]]), torch.tensor([[6.0, 3.0, 1.0]]),
+    ...             torch.tensor([[5, 8, 8]]))
+    tensor([[5, 4, 1]])
+    """
+    total = counts.sum(1, keepdim=True)
+    counts = counts.minimum(limits)
+    largest = shares.amax(1, keepdim=True).double().clamp(min=torch.finfo(torch.float64).tiny)
+    shares = (shares / largest).clamp(min=_TINY)  # shares of 0 count where no others are left
+    for _ in range(counts.shape[1]):  # every round but the last takes a class to its limit
+        excess = total - counts.sum(1, keepdim=True)
+        if not excess.any():
+            break
+        weights = shares * (counts < limits)
+        quota = excess * (weights / weights.sum(1, keepdim=True).clamp(min=_TINY))
+        whole = quota.floor()
+        remainder = torch.where(counts < limits, quota - whole, -1.0)
+        rank = remainder.argsort(dim=1, descending=True, stable=True).argsort(1)
+        whole += rank < excess - whole.sum(1, keepdim=True)
+        counts = (counts + whole.long()).minimum(limits)
+    return counts
+
 
 def parse_regime(text: str) -> Regime:
-    """Read a regime as it is written.
+    """Parse the name of a regime.
 
     Examples
     --------
@@ -115,7 +184,7 @@ def parse_regime(text: str) -> Regime:
 
 
 def even_counts(total: int, n_classes: int) -> Tensor:
-    """Counts that differ by one at most.
+    """Split a total into counts that differ by at most one.
 
     Examples
     --------
@@ -133,10 +202,10 @@ def _uniform(seed: int, stream: int, tasks: Tensor, shape: tuple[int, ...]) -> T
 
 
 def _gamma(a: float, seed: int, tasks: Tensor, n: int) -> Tensor:
-    """Gamma variates of shape ``a``, ``n`` for each task: Dirichlet shares up to their sum.
+    """Gamma variates of shape ``a``, ``n`` per task: Dirichlet shares up to their sum.
 
-    G. Marsaglia, W. W. Tsang. A simple method for generating gamma variables. TOMS 2000: the first
-    of several proposals that is accepted; each is with probability above 0.95.
+    G. Marsaglia, W. W. Tsang. A simple method for generating gamma variables. TOMS 2000. Takes the
+    first accepted of several proposals; each is accepted with probability above 0.95.
     """
     u = _uniform(seed, _SHARES, tasks, (n, 3 * _ATTEMPTS + 1))
     first, second, accept = u[..., 1:].view(len(tasks), n, 3, _ATTEMPTS).unbind(2)

@@ -1,4 +1,4 @@
-"""Gaussian tasks: known classes, made without any file, for tests and documentation."""
+"""Synthetic tasks with Gaussian classes, for tests and documentation."""
 
 import torch
 from torch import Tensor
@@ -17,10 +17,10 @@ def gaussian_tasks(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[TaskBatch, Tensor]:
-    """Tasks whose classes are Gaussian clouds around random centres, scaled to unit length.
+    """Make tasks whose classes are Gaussians around random centres, scaled to unit length.
 
-    ``separation`` is the distance of the centres from the origin when the clouds have a standard
-    deviation of about one over all dimensions together.
+    ``separation`` is the distance of the centres from the origin; the samples of a class have a
+    root mean square distance of one from their centre.
 
     Returns
     -------
