@@ -1,8 +1,27 @@
 """Methods that classify queries from a support set, and the loop that runs them."""
 
+from infoshot.solvers.alpha_tim import AlphaTim
+from infoshot.solvers.baselines.baseline import Baseline
+from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
+from infoshot.solvers.baselines.bd_cspn import BdCspn
+from infoshot.solvers.baselines.label_propagation import LabelPropagation
+from infoshot.solvers.baselines.laplacianshot import LaplacianShot
+from infoshot.solvers.baselines.matching import Matching
+from infoshot.solvers.baselines.oslo import Oslo
+from infoshot.solvers.baselines.ostim import Ostim
+from infoshot.solvers.baselines.paddle import Paddle
 from infoshot.solvers.baselines.prototype import Prototype
+from infoshot.solvers.baselines.pt_map import PtMap
+from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 from infoshot.solvers.loop import solve, tasks_per_chunk
-from infoshot.solvers.registry import ASSUMPTIONS, METHODS, Method, Preparation, method_by_name
+from infoshot.solvers.registry import (
+    ASSUMPTIONS,
+    METHODS,
+    Method,
+    Preparation,
+    method_by_name,
+    resolve_method,
+)
 from infoshot.solvers.solver import Solver, State
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_auto import TimAuto
@@ -12,9 +31,21 @@ from infoshot.solvers.trace import StepEvent, StepHook
 __all__ = [
     "ASSUMPTIONS",
     "METHODS",
+    "AlphaTim",
+    "Baseline",
+    "BaselinePlusPlus",
+    "BdCspn",
+    "LabelPropagation",
+    "LaplacianShot",
+    "Matching",
     "Method",
+    "Oslo",
+    "Ostim",
+    "Paddle",
     "Preparation",
     "Prototype",
+    "PtMap",
+    "SoftKMeans",
     "Solver",
     "State",
     "StepEvent",
@@ -23,6 +54,7 @@ __all__ = [
     "TimAuto",
     "TimGd",
     "method_by_name",
+    "resolve_method",
     "solve",
     "tasks_per_chunk",
 ]

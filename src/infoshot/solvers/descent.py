@@ -75,10 +75,6 @@ class DescentSolver(InformationSolver[DescentState]):
         state.descend(self._gradient(task, state), self.learning_rate)
         return state
 
-    def log_posterior(self, task: TaskBatch, state: DescentState) -> Tensor:
-        """Log-probabilities of the queries, shape ``(task, query, class)``."""
-        return self.classify(task.z_qry, self.prototypes(task, state))
-
     def prototypes(self, task: TaskBatch, state: DescentState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
         return state.weights

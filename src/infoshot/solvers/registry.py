@@ -1,11 +1,18 @@
-"""The methods by name, each with what its caller must know: preparation, assumptions, cost."""
+"""The methods by name, and ``resolve_method``, which also accepts methods from outside.
+
+A *method* is a solver with its settings and what a caller must know about it: how to prepare the
+features, what it assumes, what it costs.
+"""
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.plugins import is_reference, load_reference, registered
 from infoshot.solvers.alpha_tim import AlphaTim
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
@@ -41,22 +48,57 @@ ASSUMPTIONS: Mapping[Assumption, str] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """A solver with its published settings and what its caller must know.
+    """A solver with its settings and what a caller must know about it.
 
-    ``preparation`` is what the features need first: ``"l2"`` unit length, ``"centred-l2"`` minus
-    the base classes' mean, then unit length, ``"power-l2"`` square roots, then unit length. A
-    ``transductive`` method looks at all queries together, so that their number and balance matter.
-    An ``inductive`` one leaves class weights that classify samples it has not seen.
+    ``Method(name="my-method", solver=MySolver())`` is enough; every other field has a default.
+
+    Parameters
+    ----------
+    name
+        How tables and files call it.
+    solver
+        The solver with its settings.
+    preparation
+        What the features need first: ``"l2"`` scales them to unit length, ``"centred-l2"``
+        subtracts the mean of the base classes first, ``"power-l2"`` takes square roots first.
+    transductive
+        Whether it uses all queries together, so that their number and class balance matter.
+    inductive
+        Whether its class weights classify samples that were not among the queries, as the
+        estimator and ``label`` need. ``None``: what the solver says, see ``Solver.inductive``.
+    assumes
+        What it assumes about the queries: keys of ``ASSUMPTIONS``.
+    summary
+        What it does, in one line. Empty: the first line of the solver's docstring.
+    cost
+        Its main operations.
+
+    Examples
+    --------
+    >>> from infoshot.solvers import Method, Prototype
+    >>> Method(name="sharp-prototype", solver=Prototype(temperature=50.0)).inductive
+    True
     """
 
     name: str
     solver: Solver[Any]
     preparation: Preparation = "l2"
     transductive: bool = True
-    inductive: bool = False
+    inductive: bool | None = None
     assumes: tuple[Assumption, ...] = ()
-    summary: str
-    cost: str
+    summary: str = ""
+    cost: str = "unknown"
+
+    def __post_init__(self) -> None:
+        """Take what was not given from the solver."""
+        if not isinstance(self.solver, Solver):
+            raise InvalidArgumentError(
+                f"Method '{self.name}': solver must be a Solver instance; got {self.solver!r}."
+            )
+        if self.inductive is None:
+            object.__setattr__(self, "inductive", self.solver.inductive)
+        if not self.summary:
+            object.__setattr__(self, "summary", _summary(type(self.solver)))
 
     @property
     def expects_balance(self) -> bool:
@@ -79,7 +121,6 @@ _ALL = (
         name="prototype",
         solver=Prototype(),
         transductive=False,
-        inductive=True,
         summary="nearest class mean",
         cost="one product, Q K d",
     ),
@@ -87,7 +128,6 @@ _ALL = (
         name="shrunken-prototype",
         solver=Prototype(shrinkage=5.0, temperature=100.0),
         transductive=False,
-        inductive=True,
         summary="nearest class mean, each pulled towards the mean of all of them",
         cost="one product, Q K d",
     ),
@@ -96,6 +136,7 @@ _ALL = (
         solver=Prototype(),
         preparation="centred-l2",
         transductive=False,
+        inductive=False,  # new samples would need the base classes' mean too
         assumes=("base-mean",),
         summary="nearest class mean of features centred on the base classes",
         cost="one product, Q K d",
@@ -111,7 +152,6 @@ _ALL = (
         name="baseline",
         solver=Baseline(),
         transductive=False,
-        inductive=True,
         summary="linear classifier fitted to the support",
         cost="100 steps of 2 K S d",
     ),
@@ -119,7 +159,6 @@ _ALL = (
         name="baseline++",
         solver=BaselinePlusPlus(),
         transductive=False,
-        inductive=True,
         summary="cosine classifier fitted to the support",
         cost="100 steps of 2 K S d",
     ),
@@ -128,7 +167,6 @@ _ALL = (
         solver=TimGd(
             marginal_entropy_weight=0.0, cross_entropy_weight=1.0, conditional_entropy_weight=1.0
         ),
-        inductive=True,
         summary="confident predictions, without a term for the class balance",
         cost="1000 steps of 2 K N d",
     ),
@@ -164,7 +202,6 @@ _ALL = (
     Method(
         name="soft-kmeans",
         solver=SoftKMeans(),
-        inductive=True,
         assumes=("balance",),
         summary="queries join the class means by their posterior",
         cost="two products, Q K d",
@@ -188,6 +225,7 @@ _ALL = (
         name="ostim",
         solver=Ostim(),
         preparation="centred-l2",
+        inductive=False,
         assumes=("base-mean", "balance", "open-set"),
         summary="information maximization with one more class, for outliers",
         cost="1000 steps of 2 K N d",
@@ -195,7 +233,6 @@ _ALL = (
     Method(
         name="alpha-tim",
         solver=AlphaTim(),
-        inductive=True,
         assumes=("all-classes",),
         summary="information maximization with entropies that forgive an unequal class balance",
         cost="1000 steps of 2 K N d",
@@ -203,7 +240,6 @@ _ALL = (
     Method(
         name="tim-gd",
         solver=TimGd(),
-        inductive=True,
         assumes=("balance",),
         summary="information maximization, gradient descent",
         cost="1000 steps of 2 K N d",
@@ -211,7 +247,6 @@ _ALL = (
     Method(
         name="tim-adm",
         solver=TimAdm(),
-        inductive=True,
         assumes=("balance",),
         summary="information maximization, closed-form updates",
         cost="150 steps of K N min(N, 2 d)",
@@ -219,7 +254,6 @@ _ALL = (
     Method(
         name="tim-auto",
         solver=TimAuto(),
-        inductive=True,
         summary="information maximization that decides how far to trust an equal class balance",
         cost="Q Q d, and 140 steps of K N min(N, 2 d)",
     ),
@@ -227,8 +261,16 @@ _ALL = (
 METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
 
 
+ENTRY_POINTS = "infoshot.methods"  # group of the entry points that installed packages register
+
+
 def method_by_name(name: str) -> Method:
-    """Return the method of that name, or raise with the nearest one.
+    """Return the registered method of that name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is none; the message suggests the nearest name.
 
     Examples
     --------
@@ -238,3 +280,110 @@ def method_by_name(name: str) -> Method:
     if name not in METHODS:
         raise InvalidArgumentError(unknown_name("method", name, METHODS))
     return METHODS[name]
+
+
+def resolve_method(spec: str | Method | Solver[Any] | type[Solver[Any]]) -> Method:
+    """Return the method that a name, a reference or an object stands for.
+
+    Parameters
+    ----------
+    spec
+        One of:
+
+        - a name of ``METHODS``, such as ``"tim-adm"``;
+        - a name that an installed package registers under the entry-point group
+          ``infoshot.methods``;
+        - ``"package.module:Name"``, the reference of a ``Method``, a ``Solver`` instance or a
+          ``Solver`` class of any module that Python can import;
+        - a ``Method``, a ``Solver`` instance or a ``Solver`` class.
+
+    Returns
+    -------
+    A ``Method`` as it is. A solver becomes a method with the default fields of ``Method``; a solver
+    of this package keeps the preparation and the assumptions of its registered method. The name is
+    the text that was given, or the registered name of the solver, or the name of its class in
+    lower case with hyphens.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name is unknown, the reference cannot be imported, or the object is not a usable
+        solver; the message says what to change.
+
+    Examples
+    --------
+    >>> from infoshot.solvers import TimAdm, resolve_method
+    >>> resolve_method("infoshot.solvers:TimAdm").name
+    'infoshot.solvers:TimAdm'
+    >>> resolve_method(TimAdm(n_steps=50)).name
+    'tim-adm'
+    """
+    if not isinstance(spec, str):
+        return _as_method(spec, "method")
+    if spec in METHODS:
+        return METHODS[spec]
+    if is_reference(spec):
+        return _as_method(load_reference(spec), f"'{spec}'", name=spec)
+    installed = registered(ENTRY_POINTS)
+    if spec in installed:
+        found = _as_method(load_reference(installed[spec]), f"'{spec}'")
+        return dataclasses.replace(found, name=spec)
+    raise InvalidArgumentError(
+        unknown_name("method", spec, [*METHODS, *installed])
+        + " A method of your own is named 'package.module:Name'."
+    )
+
+
+def _as_method(given: object, what: str, name: str | None = None) -> Method:
+    """Return a method, or what a solver instance or class becomes; ``what`` is for messages."""
+    if isinstance(given, Method):
+        return given
+    solver = _instance(given, what) if isinstance(given, type) else given
+    if not isinstance(solver, Solver):
+        raise InvalidArgumentError(
+            f"{what} must be {'' if name else 'a name, '}a Method, a Solver instance or a Solver "
+            f"class; got {solver!r}."
+        )
+    kind = type(solver)
+    parameters = vars(kind).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        raise InvalidArgumentError(
+            f"{what}: {kind.__name__} must be a frozen dataclass; write "
+            "@dataclass(frozen=True, kw_only=True) above the class."
+        )
+    alike = [method for method in METHODS.values() if type(method.solver) is kind]
+    if not alike:
+        return Method(name=name or _hyphenated(kind.__name__), solver=solver)
+    alike.sort(key=lambda method: (method.solver != solver, method.solver != kind()))
+    return dataclasses.replace(alike[0], name=name or alike[0].name, solver=solver)
+
+
+def _instance(kind: type, what: str) -> object:
+    """Make a solver of a class with its default settings."""
+    if not issubclass(kind, Solver):
+        raise InvalidArgumentError(
+            f"{what}: the class {kind.__name__} must derive from infoshot.Solver."
+        )
+    if inspect.isabstract(kind):
+        missing = ", ".join(sorted(kind.__abstractmethods__))
+        raise InvalidArgumentError(f"{what}: {kind.__name__} does not define {missing}.")
+    try:
+        return kind()
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"{what}: {kind.__name__}() fails without arguments ({error}). Give every field a "
+            "default, or pass an instance."
+        ) from error
+
+
+def _hyphenated(name: str) -> str:
+    """Class name in lower case with hyphens: ``MySolver`` becomes ``my-solver``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+
+
+def _summary(kind: type) -> str:
+    """First line of a docstring; the name of a class that has none of its own."""
+    text = (vars(kind).get("__doc__") or "").strip()
+    if not text or text.startswith(f"{kind.__name__}("):  # the signature that dataclass writes
+        return kind.__name__
+    return str(text.splitlines()[0].rstrip("."))

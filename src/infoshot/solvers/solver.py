@@ -86,6 +86,15 @@ class Solver(ABC, Generic[StateT]):
         return None
 
     @property
+    def inductive(self) -> bool:
+        """Whether ``classify`` labels new samples as ``log_posterior`` labels the queries.
+
+        True unless a solver defines ``log_posterior`` itself; one that does and still leaves class
+        weights for new samples sets the class attribute ``inductive = True``.
+        """
+        return type(self).log_posterior is Solver.log_posterior
+
+    @property
     @abstractmethod
     def temperature(self) -> float:
         """Factor on similarities in the posterior; larger is sharper."""
@@ -112,9 +121,12 @@ class Solver(ABC, Generic[StateT]):
             state = self.step(task, state)
         return state
 
-    @abstractmethod
     def log_posterior(self, task: TaskBatch, state: StateT) -> Tensor:
-        """Log-probabilities of the queries, shape ``(task, query, class)``."""
+        """Log-probabilities of the queries, shape ``(task, query, class)``.
+
+        Default: what ``classify`` gives them with the class weights.
+        """
+        return self.classify(task.z_qry, self.prototypes(task, state))
 
     @abstractmethod
     def prototypes(self, task: TaskBatch, state: StateT) -> Tensor:

@@ -80,6 +80,8 @@ class TimAdm(TimSolver[AdmState]):
     tensor([[0, 0, 1, 1]])
     """
 
+    inductive = True
+
     n_steps: int = 150
     prototype_step_size: float | None = None
     linearized: bool = True

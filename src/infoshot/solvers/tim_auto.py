@@ -96,6 +96,8 @@ class TimAuto(Solver[_AutoState]):
     tensor([[0, 0, 1, 1]])
     """
 
+    inductive = True
+
     n_steps: int = 60
     n_rehearsal_steps: int = 40
     temperature: float = 10.5

@@ -78,10 +78,6 @@ class Baseline(Solver[_BaselineState]):
         state.descend(torch.bmm(surplus, task.z_sup), self.learning_rate)
         return state
 
-    def log_posterior(self, task: TaskBatch, state: _BaselineState) -> Tensor:
-        """Log-probabilities of the queries, shape ``(task, query, class)``."""
-        return self.classify(task.z_qry, state.weights)
-
     def prototypes(self, task: TaskBatch, state: _BaselineState) -> Tensor:
         """Weights of the classifier, shape ``(task, class, dim)``."""
         return state.weights

@@ -93,10 +93,6 @@ class BaselinePlusPlus(Solver[_CosineState]):
         state.descend(torch.cat((of_v.flatten(1), along.sum(1)), dim=1), self.learning_rate)
         return state
 
-    def log_posterior(self, task: TaskBatch, state: _CosineState) -> Tensor:
-        """Log-probabilities of the queries, shape ``(task, query, class)``."""
-        return self.classify(task.z_qry, self.prototypes(task, state))
-
     def prototypes(self, task: TaskBatch, state: _CosineState) -> Tensor:
         """Directions, as long as the scale, shape ``(task, class, dim)``."""
         v, scale = _parts(task, state)

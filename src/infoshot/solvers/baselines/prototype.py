@@ -27,11 +27,7 @@ from typing import final
 from torch import Tensor
 
 from infoshot.core.types import TaskBatch
-from infoshot.solvers.objective import (
-    class_counts,
-    class_means,
-    log_posterior,
-)
+from infoshot.solvers.objective import class_counts, class_means
 from infoshot.solvers.solver import Solver, State
 
 
@@ -67,10 +63,6 @@ class Prototype(Solver[_PrototypeState]):
             n_shots = class_counts(task.y_sup, task.n_way).to(weights.dtype)
             weights = shrunken(weights, n_shots, self.shrinkage)
         return _PrototypeState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
-
-    def log_posterior(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
-        """Log-probabilities of the queries, shape ``(task, query, class)``."""
-        return log_posterior(task.z_qry, self.prototypes(task, state), self.temperature)
 
     def prototypes(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
         """Class means, shape ``(task, class, dim)``."""

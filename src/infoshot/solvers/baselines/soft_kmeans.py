@@ -62,10 +62,6 @@ class SoftKMeans(Solver[MeansState]):
         state.weights = state.means(state.posterior, task.z_qry)
         return state
 
-    def log_posterior(self, task: TaskBatch, state: MeansState) -> Tensor:
-        """Log-probabilities of the queries, shape ``(task, query, class)``."""
-        return self.classify(task.z_qry, state.weights)
-
     def prototypes(self, task: TaskBatch, state: MeansState) -> Tensor:
         """Means of support and softly labelled queries, shape ``(task, class, dim)``."""
         return state.weights
