@@ -41,7 +41,7 @@ def unevenness(p):
     return 1 + sum(r * np.log(r) for r in mean if r > 0) / np.log(p.shape[1])
 
 
-def tim_auto(z_s, labels, z_q, K, *, n_steps, n_rehearsal_steps, temperature,
+def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
              solve_temperature, cross_entropy_weight, conditional_entropy_weight,
              shrinkage, smoothing, n_neighbours):  # fmt: skip
     """Probabilities, weights, outlier scores and the weight that was decided."""
@@ -53,7 +53,7 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_rehearsal_steps, temperature,
         evidence = 0.0
         for trial, weight in ((0.065, 0.2), (0.12, 0.8)):
             end = alternate(
-                z_s, y, z_q, start, n_rehearsal_steps, *settings, trial, conditional_entropy_weight
+                z_s, y, z_q, start, n_trial_steps, *settings, trial, conditional_entropy_weight
             )
             evidence += weight * unevenness(posterior(z_q, end, solve_temperature))
         chance = sum(1 / column.sum() for column in y.T) / K**2 + 1 / len(z_q)

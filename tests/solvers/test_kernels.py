@@ -129,7 +129,7 @@ def test_advance_in_parts_equals_advance_at_once(name):
     "solver",
     [
         TimAdm(n_steps=6, form="gram"),
-        TimAuto(n_steps=4, n_rehearsal_steps=3),
+        TimAuto(n_steps=4, n_trial_steps=3),
         TimGd(n_steps=6, learning_rate=1e-3),
     ],
 )

@@ -84,9 +84,7 @@ def test_going_non_finite_is_said_and_hurts_nobody_else():
     z_sup = tasks.z_sup.clone()
     z_sup[1] *= 1e25  # its squares overflow float32
     broken = dataclasses.replace(tasks, z_sup=z_sup)
-    with pytest.warns(
-        NonFiniteWarning, match=r"1 of 3 tasks went non-finite \(the first is task 1\)"
-    ):
+    with pytest.warns(NonFiniteWarning, match=r"1 of 3 tasks are not finite, the first of task 1:"):
         solution = solve(TimAdm(), broken)
     expected = [Status.RAN_ALL_STEPS, Status.NON_FINITE, Status.RAN_ALL_STEPS]
     assert solution.status.tolist() == expected

@@ -34,14 +34,14 @@ def test_equals_its_slow_version(n_qry):
     )
     keep = [0, 1, 2, 3, 4, 6, 9, 10]  # 3, 2, 1 and 2 examples
     tasks = TaskBatch(tasks.z_sup[:, keep], tasks.y_sup[:, keep], tasks.z_qry[:, :n_qry], 4)
-    _compare(TimAuto(solve_temperature=8.0, n_steps=12, n_rehearsal_steps=6), tasks)
+    _compare(TimAuto(solve_temperature=8.0, n_steps=12, n_trial_steps=6), tasks)
 
 
 @pytest.mark.parametrize("regime", ["balanced", "dirichlet:2", "effective:1"])
 def test_equals_its_slow_version_on_real_features(embedded, regime):
     table = FeatureTable(prepare(embedded, "l2").double(), embedded.labels)
     spec = TaskSpec(n_shot=2, n_query=5, regime=parse_regime(regime))
-    _compare(TimAuto(n_steps=10, n_rehearsal_steps=10), sample_tasks(table, spec, 2)[0], 1e-6)
+    _compare(TimAuto(n_steps=10, n_trial_steps=10), sample_tasks(table, spec, 2)[0], 1e-6)
 
 
 def test_large_piles_are_smoothed_block_by_block(monkeypatch):
@@ -56,7 +56,7 @@ def test_large_piles_are_smoothed_block_by_block(monkeypatch):
 def test_rehearsals_look_at_some_of_very_many_queries(monkeypatch):
     tasks, _ = gaussian_tasks(2, n_way=3, n_query=200, dim=8, separation=2.0)
     whole = solve(TimAuto(), tasks)
-    monkeypatch.setattr("infoshot.solvers.tim_auto._REHEARSED", 300)
+    monkeypatch.setattr("infoshot.solvers.tim_auto._MOST_TRIAL_QUERIES", 300)
     some = solve(TimAuto(), tasks)
     assert not torch.equal(some.probabilities, whole.probabilities)
     assert (some.probabilities - whole.probabilities).abs().max() < 0.2

@@ -24,7 +24,7 @@ from infoshot.shards.plan import Plan
 from infoshot.shards.progress import STATE_NAME, Progress, read_progress
 from infoshot.shards.sample_check import decide_balance, sample_size
 from infoshot.solvers import Method, TimAdm, TimAuto, balance, method_by_name
-from infoshot.solvers.baselines.prototype import shrunken
+from infoshot.solvers.baselines.prototype import shrink
 from infoshot.solvers.sharded.passes import Classifier
 from infoshot.solvers.sharded.rows import Piece
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
@@ -261,9 +261,9 @@ class _Job:
         support = self.plan.rows([Piece("", self.plan.support.z, self.plan.support.y)])
         found = decide_balance(auto, support, counts, means, self.plan.sample(n_sample))
         if isinstance(solver, TimAuto):
-            weights = shrunken(means, counts, auto.shrinkage)
+            weights = shrink(means, counts, auto.shrinkage)
             return dataclasses.replace(plain, weights=weights, beta=found.beta, note=found.note)
-        if found.beta < balance.EVEN:
+        if found.beta < balance.BALANCED:
             self.watcher.warn(
                 f"{found.evidence} TIM-ADM makes classes equally frequent all the same, which can "
                 "do great harm: the method tim-auto does not, and a class prior tells it the "
