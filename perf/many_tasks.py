@@ -67,21 +67,21 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     table, rows = make_table(options.device), []
-    available = kernels.guard.available
+    available = kernels.availability.available
     for name, solver in SOLVERS.items():
         for n_tasks in (options.tasks, 1):
             one, _ = gather_tasks(table, TaskSampler(table, TaskSpec(n_shot=5)), range(1))
             n_at_once = min(n_tasks, tasks_per_chunk(solver, one))
             row = {"method": name, "tasks": n_tasks, "at_once": n_at_once}
             for how, has in (("kernel", available), ("plain", lambda device: False)):
-                kernels.guard.available = has
+                kernels.availability.available = has
                 rounds = 3 if how == "kernel" else 1
                 work = partial(everything, table, solver, n_tasks, n_at_once)
                 ms, mean = milliseconds(work, rounds)
                 row |= {f"{how}_ms": round(ms, 2), f"{how}_accuracy": round(100 * mean, 3)}
             rows.append(row)
             print(row, flush=True)
-    kernels.guard.available = available
+    kernels.availability.available = available
     if options.json:
         text = {"rows": rows, "environment": environment(options.device)}
         options.json.write_text(json.dumps(text, indent=1) + "\n")
