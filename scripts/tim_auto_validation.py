@@ -15,7 +15,7 @@ from infoshot.core.environment import environment
 from infoshot.features import digest, prepare, read_features
 from infoshot.metrics import accuracy, negative_log_likelihood
 from infoshot.solvers import METHODS
-from infoshot.solvers.baselines.prototype import shrunken
+from infoshot.solvers.baselines.prototype import shrink
 from infoshot.solvers.objective import class_counts
 from infoshot.tasks import TaskSpec, sample_tasks
 from infoshot.tasks.regimes import parse_regime
@@ -37,7 +37,7 @@ def _fixed(tasks: TaskBatch, weight: float) -> Tensor:
     solver = TimAdm(temperature=25.0, marginal_entropy_weight=weight)
     state = solver.init(tasks)
     n_shots = class_counts(tasks.y_sup, tasks.n_way).to(state.weights.dtype)
-    state.weights = shrunken(state.weights, n_shots, 5.0)
+    state.weights = shrink(state.weights, n_shots, 5.0)
     for _ in range(60):
         state = solver.step(tasks, state)
     return solver.log_posterior(tasks, state)

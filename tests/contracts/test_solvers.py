@@ -15,7 +15,7 @@ from infoshot.solvers.tim_auto import TimAuto
 from infoshot.testing import (
     CHECKS,
     check_bad_arguments_are_named,
-    check_batch_is_a_loop,
+    check_batch_equals_loop,
     check_deterministic,
     check_equivariant,
     check_inputs_unchanged,
@@ -82,7 +82,7 @@ def _overflowing(task, log_p):
 TAMPER = {
     "unnormalised": (_unnormalised, check_output_follows_input),
     "noisy": (_noisy, check_deterministic),
-    "across tasks": (_across_tasks, check_batch_is_a_loop),
+    "across tasks": (_across_tasks, check_batch_equals_loop),
     "by position": (_by_position, check_equivariant),
     "writing": (_writing, check_inputs_unchanged),
     "overflowing": (_overflowing, check_precision_and_extremes),

@@ -1,11 +1,11 @@
-"""tim-auto in plain NumPy, one task at a time, from the steps of ``tim_numpy``."""
+"""TIM-auto in plain NumPy, one task at a time, from the steps of ``tim_numpy``."""
 
 import numpy as np
 
 from tests.reference.tim_numpy import one_hot, posterior, prototypes, q_step, w_step
 
 
-def shrunken(z_s, labels, K, kappa):
+def shrink(z_s, labels, K, kappa):
     """(n_k w_k + kappa m) / (n_k + kappa), m the mean of the class means."""
     w = prototypes(z_s, one_hot(labels, K))
     m = sum(w) / K
@@ -13,7 +13,7 @@ def shrunken(z_s, labels, K, kappa):
     return np.array([(n * w_k + kappa * m) / (n + kappa) for n, w_k in zip(counts, w, strict=True)])
 
 
-def smoothed(z, share, k, tau=20.0):
+def smooth(z, share, k, tau=20.0):
     """Each query averaged with its k nearest, weights softmax(-tau/2 distance^2), same length."""
     out = np.empty_like(z)
     for i in range(len(z)):
@@ -35,27 +35,27 @@ def alternate(z_s, y, z_q, w, n_steps, tau, lam, beta, alpha):
     return w
 
 
-def unevenness(p):
+def imbalance(p):
     """1 - H(mean prediction) / log K."""
     mean = p.mean(axis=0)
     return 1 + sum(r * np.log(r) for r in mean if r > 0) / np.log(p.shape[1])
 
 
-def tim_auto(z_s, labels, z_q, K, *, n_steps, n_rehearsal_steps, temperature,
+def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
              solve_temperature, cross_entropy_weight, conditional_entropy_weight,
              shrinkage, smoothing, n_neighbours):  # fmt: skip
-    """Probabilities, weights, outlier scores and the weight that was decided."""
-    y, start = one_hot(labels, K), shrunken(z_s, labels, K, shrinkage)
+    """Probabilities, weights, outlier scores and the chosen weight."""
+    y, start = one_hot(labels, K), shrink(z_s, labels, K, shrinkage)
     settings = (solve_temperature, cross_entropy_weight)
     w, beta, reported = start, None, 100.0
     if len(z_q) >= 2 * K:
-        z_q = smoothed(z_q, smoothing, n_neighbours)
+        z_q = smooth(z_q, smoothing, n_neighbours)
         evidence = 0.0
         for trial, weight in ((0.065, 0.2), (0.12, 0.8)):
             end = alternate(
-                z_s, y, z_q, start, n_rehearsal_steps, *settings, trial, conditional_entropy_weight
+                z_s, y, z_q, start, n_trial_steps, *settings, trial, conditional_entropy_weight
             )
-            evidence += weight * unevenness(posterior(z_q, end, solve_temperature))
+            evidence += weight * imbalance(posterior(z_q, end, solve_temperature))
         chance = sum(1 / column.sum() for column in y.T) / K**2 + 1 / len(z_q)
         beta = max(0.04, 0.8 * np.exp(-14 * evidence / np.sqrt(chance)))
         reported = temperature * (len(z_s) / K) ** 0.4

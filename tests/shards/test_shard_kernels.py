@@ -1,26 +1,17 @@
-"""Kernels between the products do what PyTorch does; on a GPU, or with ``TRITON_INTERPRET=1``."""
-
-import os
+"""The kernels between the products compute what PyTorch computes; see ``test_kernels.py``."""
 
 import pytest
 import torch
 
 from infoshot.solvers.sharded import passes
+from tests.solvers.kernel_device import kernel_device
 
-pytest.importorskip("triton", exc_type=ImportError)
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
-pytestmark = [
-    pytest.mark.skipif(
-        not INTERPRETED and not torch.cuda.is_available(),
-        reason="needs a GPU or TRITON_INTERPRET=1",
-    ),
-    pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning"),
-]
+DEVICE = kernel_device()
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
 
 
 @pytest.mark.parametrize(("n_rows", "n_classes"), [(1, 2), (77, 5), (300, 100), (64, 1000)])
-def test_kernels_do_what_the_passes_do(n_rows, n_classes, monkeypatch):
+def test_kernels_equal_the_passes(n_rows, n_classes, monkeypatch):
     from infoshot.solvers.sharded import pass_kernels as kernels
 
     monkeypatch.setattr(kernels, "_PROGRAMS", 5)

@@ -75,7 +75,7 @@ def test_chunks_and_threads_do_not_matter(on_disk, tmp_path, monkeypatch, thread
 @pytest.mark.parametrize("shares", [None, [20, 1, 1, 1, 1, 1, 1]])
 def test_tim_auto_decides_as_in_memory(tmp_path, monkeypatch, shares):
     """With smoothing off and all queries in the sample, it is the same solve."""
-    monkeypatch.setattr("infoshot.solvers.tim_auto._REHEARSED", 2400)
+    monkeypatch.setattr("infoshot.solvers.tim_auto._MOST_TRIAL_QUERIES", 2400)
     monkeypatch.setattr("infoshot.shards.sample_check._LEAST", 2400)
     on_disk = make_shards(tmp_path, shares=shares)
     expected = solve(TimAuto(smoothing=0), on_disk.task())

@@ -1,4 +1,4 @@
-"""Comparing a solver with the paper's loops, task by task."""
+"""Compare a solver with the reference implementation of the paper, task by task."""
 
 import dataclasses
 

@@ -60,7 +60,7 @@ BAD_SETTINGS = {
     "prior of words": (TimAdm(class_prior=["a", "b"]), InvalidArgumentError, r"class_prior must be a list of numbers"),
     "prior with a zero": (TimAdm(class_prior=[1, 0]), InvalidArgumentError, r"class_prior must be above 0 for every class; got \[1, 0\]. If a class cannot occur, leave its examples out"),
     "step size above one": (TimAdm(prototype_step_size=1.5), InvalidArgumentError, r"prototype_step_size must be above 0 and at most 1; got 1.5"),
-    "a name for a solver": ("tim-adm", InvalidArgumentError, r"solver must be a solver, such as TimAdm\(\); got 'tim-adm'"),
+    "a name for a solver": ("tim-adm", InvalidArgumentError, r"solver must be a Solver, such as TimAdm\(\); got 'tim-adm'"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Inputs that break careless code: first steps as in float64, finite to the end."""
+"""Numerically hard inputs: the first steps agree with float64, all values stay finite."""
 
 import dataclasses
 

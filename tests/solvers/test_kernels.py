@@ -1,7 +1,9 @@
-"""Kernels take the steps that PyTorch takes; on a GPU, or with ``TRITON_INTERPRET=1`` anywhere."""
+"""The kernels compute what the PyTorch steps compute.
+
+They run on a GPU or in Triton's interpreter, which ``test_interpreted_kernels.py`` starts.
+"""
 
 import dataclasses
-import os
 
 import pytest
 import torch
@@ -9,16 +11,11 @@ import torch
 from infoshot import TaskBatch, TimAdm, TimAuto, TimGd, solve
 from infoshot.solvers import Solver
 from infoshot.solvers import _kernels as kernels
+from tests.solvers.kernel_device import kernel_device
 
-pytest.importorskip("triton", exc_type=ImportError)
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+DEVICE = kernel_device()
 pytestmark = [
-    pytest.mark.skipif(
-        not INTERPRETED and not torch.cuda.is_available(),
-        reason="needs a GPU or TRITON_INTERPRET=1",
-    ),
-    # The interpreter's own: of its scalars, and of classes without a sample, which are left alone.
+    # From the interpreter: its scalars, and divisions of classes without samples, which are masked.
     pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:(invalid|divide by zero).*encountered:RuntimeWarning"),
 ]
@@ -50,7 +47,6 @@ def _assert_same(solver, task, state, expected):
     )
 
 
-@pytest.mark.parametrize("arithmetic", ["fma", "tf32x3", "ieee"])
 @pytest.mark.parametrize(
     ("settings", "shots", "balance"),
     [
@@ -64,7 +60,7 @@ def _assert_same(solver, task, state, expected):
         ({"cross_entropy_weight": 0.0, "marginal_entropy_weight": 0.0}, [3, 1, 2], None),
     ],
 )
-def test_adm_kernel_equals_steps(settings, shots, balance, arithmetic):
+def test_adm_kernel_equals_steps(settings, shots, balance):
     solver, task = TimAdm(form="gram", **settings), _tasks(shots)
     exact_task = dataclasses.replace(task, z_sup=task.z_sup.double(), z_qry=task.z_qry.double())
     state, plain, exact = solver.init(task), solver.init(task), solver.init(exact_task)
@@ -73,8 +69,9 @@ def test_adm_kernel_equals_steps(settings, shots, balance, arithmetic):
         exact.balance = plain.balance.double()
     for _ in range(8):
         plain, exact = solver.step(task, plain), solver.step(exact_task, exact)
-    solver.launch(task, state, 8, arithmetic=arithmetic)
-    # A class that dies out magnifies every rounding: as exact as PyTorch's own steps are.
+    assert solver._has_kernel(task, state)
+    solver.advance(task, state, 8)
+    # A class that disappears amplifies rounding: the kernel is as exact as the PyTorch steps.
     allowed = 1e-5 + 4 * (plain.weights - exact.weights).abs().max()
     assert (state.weights - exact.weights).abs().max() <= allowed
     p, p_exact = (
@@ -83,7 +80,6 @@ def test_adm_kernel_equals_steps(settings, shots, balance, arithmetic):
     torch.testing.assert_close(p, p_exact, **CLOSE)
 
 
-@pytest.mark.parametrize("arithmetic", ["tf32x3", "ieee"])
 @pytest.mark.parametrize(
     ("settings", "shots", "dim"),
     [
@@ -94,12 +90,13 @@ def test_adm_kernel_equals_steps(settings, shots, balance, arithmetic):
         ({"cross_entropy_weight": 0, "conditional_entropy_weight": 1}, [3, 1, 2], 70),
     ],
 )
-def test_descent_kernel_equals_steps(settings, shots, dim, arithmetic):
+def test_descent_kernel_equals_steps(settings, shots, dim):
     solver, task = TimGd(**settings), _tasks(shots, dim)
     expected, state = solver.init(task), solver.init(task)
     for _ in range(5):
         expected = solver.step(task, expected)
-    solver.launch(task, state, 5, arithmetic=arithmetic)
+    assert kernels.takes(state.z, state.z.shape[1], task.n_way)
+    solver.advance(task, state, 5)
     _assert_same(solver, task, state, expected)
     torch.testing.assert_close(state.mean, expected.mean, **CLOSE)
     torch.testing.assert_close(state.square, expected.square, **CLOSE)
@@ -108,7 +105,7 @@ def test_descent_kernel_equals_steps(settings, shots, dim, arithmetic):
 @pytest.mark.parametrize("n_way", [2, 6, 16])
 @pytest.mark.parametrize("solver", [TimAdm(form="gram"), TimGd()])
 def test_any_size_that_fits(solver, n_way):
-    # Few samples and as many as fit, and no number that is a power of two.
+    # Few samples and as many as fit; neither count is a power of two.
     for n_qry in (3, 128 - n_way):
         task = _tasks([1] * n_way, dim=20, n_qry=n_qry)
         expected = Solver.advance(solver, task, solver.init(task), 2)
@@ -129,7 +126,7 @@ def test_advance_in_parts_equals_advance_at_once(name):
     "solver",
     [
         TimAdm(n_steps=6, form="gram"),
-        TimAuto(n_steps=4, n_rehearsal_steps=3),
+        TimAuto(n_steps=4, n_trial_steps=3),
         TimGd(n_steps=6, learning_rate=1e-3),
     ],
 )

@@ -38,7 +38,7 @@ def _torch(*arrays):
 
 @pytest.fixture(params=[0, 1, 2])
 def terms(request):
-    """The same posteriors in the paper's arrays and in ours."""
+    """The same posteriors as arrays of the reference and as our tensors."""
     z_s, labels, z_q, w = _random_task(request.param)
     y = paper.one_hot(labels, 3)
     p_s, p_q = paper.posterior(z_s, w, 2.0), paper.posterior(z_q, w, 2.0)
@@ -116,7 +116,7 @@ def test_impossible_classes_do_not_make_nan():
 
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 6), st.floats(0.01, 100))
-def test_entropies_stay_in_their_bounds(seed, n_way, scale):
+def test_entropies_respect_their_bounds(seed, n_way, scale):
     generator = torch.Generator().manual_seed(seed)
     logits = scale * torch.randn(2, 7, n_way, generator=generator, dtype=torch.float64)
     log_p = torch.log_softmax(logits, -1)

@@ -35,7 +35,7 @@ def test_equals_its_formula_also_with_unequal_shots(kappa):
         np.testing.assert_allclose(p[i], _by_hand(*arrays, 4, kappa, 3.0), atol=1e-12)
 
 
-def test_it_is_worth_points_with_one_example_and_harmless_with_many(embedded):
+def test_gains_with_one_example_and_does_no_harm_with_many(embedded):
     def mean(name, n_shot):
         protocol = Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=1000)
         return score_cell(embedded, METHODS[name], protocol)[0].mean

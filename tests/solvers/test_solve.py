@@ -52,7 +52,7 @@ def test_early_stopping_reports_steps_and_keeps_the_answer(real_tasks):
     assert same.double().mean() > 0.98
 
 
-def test_early_stopped_task_is_what_it_was_at_that_step(real_tasks):
+def test_early_stopped_task_keeps_its_state_of_that_step(real_tasks):
     tasks, _ = real_tasks
     early = solve(TimAdm(tolerance=0.01), tasks)
     assert (early.n_steps < 100).all()
@@ -61,7 +61,7 @@ def test_early_stopped_task_is_what_it_was_at_that_step(real_tasks):
     moved = (torch.stack(posteriors).diff(dim=0)).abs().amax((2, 3))  # by step s + 1
     for i in (0, 5):
         steps = int(early.n_steps[i])
-        # What is compared are the posteriors that the last two steps started from.
+        # The posteriors at the start of the last two steps are compared.
         assert moved[steps - 2, i] <= 0.01
         assert (moved[: steps - 2, i] > 0.01).all()
         alone = solve(TimAdm(n_steps=steps), tasks[i : i + 1])
@@ -73,20 +73,18 @@ def test_early_stopped_task_is_what_it_was_at_that_step(real_tasks):
 @pytest.mark.parametrize(
     "solver", [TimAdm(tolerance=1e-12, n_steps=3), TimGd(tolerance=1e-9, n_steps=3)]
 )
-def test_running_out_of_steps_is_said(solver, easy_tasks):
+def test_running_out_of_steps_is_reported(solver, easy_tasks):
     solution = solve(solver, easy_tasks[0])
     assert (solution.status == Status.RAN_ALL_STEPS).all()
     assert (solution.n_steps == 3).all()
 
 
-def test_going_non_finite_is_said_and_hurts_nobody_else():
+def test_a_non_finite_task_is_reported_and_does_not_affect_others():
     tasks, _ = gaussian_tasks(3, n_way=3, dim=8)
     z_sup = tasks.z_sup.clone()
     z_sup[1] *= 1e25  # its squares overflow float32
     broken = dataclasses.replace(tasks, z_sup=z_sup)
-    with pytest.warns(
-        NonFiniteWarning, match=r"1 of 3 tasks went non-finite \(the first is task 1\)"
-    ):
+    with pytest.warns(NonFiniteWarning, match=r"1 of 3 tasks are not finite, the first of task 1:"):
         solution = solve(TimAdm(), broken)
     expected = [Status.RAN_ALL_STEPS, Status.NON_FINITE, Status.RAN_ALL_STEPS]
     assert solution.status.tolist() == expected
@@ -127,7 +125,7 @@ def test_trace_adds_the_time_of_all_chunks(easy_tasks):
     assert trace.seconds[-1].item() == pytest.approx(sum(seen))
 
 
-def test_what_a_hook_keeps_does_not_change_and_is_an_ordinary_tensor(easy_tasks):
+def test_tensors_of_a_hook_are_copies_and_ordinary_tensors(easy_tasks):
     tasks, _ = easy_tasks
     for solver in (TimAdm(n_steps=3, form="feature"), TimGd(n_steps=3)):
         kept = []
@@ -145,7 +143,7 @@ def test_solution_is_made_of_ordinary_tensors(easy_tasks):
     assert (prototypes.grad == 1).all()
 
 
-def test_prints_are_short(easy_tasks):
+def test_repr_is_short(easy_tasks):
     tasks, _ = easy_tasks
     assert repr(tasks) == "TaskBatch(z_sup=[4, 6, 12], y_sup=[4, 6], z_qry=[4, 15, 12], n_way=3)"
     solution = solve(TimAdm(n_steps=2), tasks)
@@ -189,7 +187,7 @@ def test_hook_sees_every_step_and_its_time_is_not_counted(easy_tasks):
     assert sum(seconds) < 0.05
 
 
-def test_results_do_not_depend_on_threads_and_threads_are_given_back(easy_tasks):
+def test_results_do_not_depend_on_threads_and_their_number_is_restored(easy_tasks):
     tasks, _ = gaussian_tasks(9, dim=16)
     torch.set_num_threads(2)
     results = [solve(TimAdm(), tasks, chunk_size=2, n_threads=n).probabilities for n in (1, 2, 3)]
@@ -212,7 +210,7 @@ def test_chunks_shrink_as_tasks_grow():
     assert tasks_per_chunk(TimGd(), large) == 1
 
 
-def test_numpy_arrays_and_odd_layouts_are_taken(easy_tasks):
+def test_numpy_arrays_and_unusual_layouts_are_accepted(easy_tasks):
     tasks, _ = easy_tasks
     expected = solve(TimAdm(), tasks).probabilities
     z_qry = np.asfortranarray(tasks.z_qry.numpy())

@@ -1,4 +1,4 @@
-"""Whole solves of 1,000 real tasks against the paper's loops; minutes, so only with ``-m slow``.
+"""Full solves of 1,000 real tasks against the reference; takes minutes, runs with ``-m slow``.
 
 Most tasks agree to rounding after all steps. On one to three in a hundred the iteration amplifies
 rounding, in float64 too, until single probabilities differ visibly; accuracy does not.
@@ -48,7 +48,7 @@ def test_thousand_real_tasks_agree_with_the_paper(solver, name, n_shot, embedded
     accuracies = [100 * (p.argmax(-1) == labels).double().mean().item() for p in (ours, expected)]
     agreeing = (difference < 1e-3).double().mean().item()
     with capsys.disabled():
-        print(  # noqa: T201 - this is the record that goes into results/core.md
+        print(  # noqa: T201 - this output goes into results/core.md
             f"\n{name} {n_shot}-shot float32: accuracy {accuracies[0]:.3f}, paper's loops "
             f"{accuracies[1]:.3f}; {100 * agreeing:.1f}% of tasks agree to 1e-3, median "
             f"difference {difference.median():.1e}"

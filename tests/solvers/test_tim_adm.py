@@ -59,7 +59,7 @@ ABLATION = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("row", ABLATION)
-def test_every_ablation_row_is_a_setting(row, form, easy_tasks):
+def test_every_ablation_row_equals_the_paper(row, form, easy_tasks):
     ours, theirs = ABLATION[row]
     assert_parity(TimAdm(form=form, **ours), easy_tasks[0], paper.tim_adm, **theirs)
 
@@ -68,7 +68,7 @@ def test_every_ablation_row_is_a_setting(row, form, easy_tasks):
 @pytest.mark.parametrize("linearized", [True, False])
 def test_one_weight_step_is_a_scaled_gradient_step(form, linearized, real_tasks):
     # D_k (w_new - w_k) = -|S| / (tau (1 + alpha)) dL/dw_k of the ADM loss, for any weights and q;
-    # without the linearised term, of that part of the loss which does not normalise p.
+    # without the linearised term, of the part of the loss that does not normalise p.
     task, lam, alpha, tau = real_tasks[0][:2], 0.4, 0.3, 9.0
     solver = TimAdm(
         temperature=tau,
@@ -104,7 +104,7 @@ def test_one_weight_step_is_a_scaled_gradient_step(form, linearized, real_tasks)
 
 
 def test_q_step_minimises_the_adm_loss_when_columns_are_balanced():
-    # The closed form is exact where its assumption is: all rows normalise by the same factor.
+    # The closed form is exact if all rows are normalised by the same factor.
     p = torch.tensor([[[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]]], dtype=torch.float64)
     log_p = p.log()
     y_sup, log_p_sup = torch.tensor([[0]]), log_p[:, :1]
@@ -131,8 +131,8 @@ def test_form_is_chosen_by_cost():
 
 
 @pytest.mark.parametrize("prior", [[10, 1, 1, 1, 1], [1, 1, 1, 1, 0.1], [1, 1, 1, 1, 0.01]])
-def test_answer_with_a_prior_does_not_hang_on_the_number_of_steps(prior, real_tasks):
-    # Whole steps swing between two states for ever under such priors.
+def test_result_with_a_prior_does_not_depend_on_the_number_of_steps(prior, real_tasks):
+    # Full steps oscillate between two states under such priors.
     tasks, _ = real_tasks
     even, odd = (
         solve(TimAdm(class_prior=prior, n_steps=n), tasks).probabilities for n in (150, 151)
@@ -151,7 +151,7 @@ def test_uniform_prior_changes_nothing(real_tasks):
     torch.testing.assert_close(with_prior, solve(TimAdm(), tasks).probabilities, atol=1e-6, rtol=0)
 
 
-def test_class_that_nothing_pulls_stays_where_it_is():
+def test_class_without_queries_and_support_weight_keeps_its_weights():
     tasks, _ = gaussian_tasks(3, n_way=3, n_query=1, dim=8, separation=1.0)
     one = dataclasses.replace(tasks, z_qry=tasks.z_qry[:, :1])
     solution = solve(TimAdm(cross_entropy_weight=0.0, temperature=300.0), one)

@@ -10,7 +10,7 @@ from tests.solvers.parity import BOTH, assert_parity
 
 
 def test_reference_gradient_equals_finite_differences(easy_tasks):
-    # The yardstick itself: central differences of the paper's loss.
+    # Checks the reference itself by central differences of the paper's loss.
     z_s, y, z_q = (
         part[0].numpy() for part in (easy_tasks[0].z_sup, easy_tasks[0].y_sup, easy_tasks[0].z_qry)
     )
@@ -71,12 +71,12 @@ ABLATION = {
 
 
 @pytest.mark.parametrize("row", ABLATION)
-def test_every_ablation_row_is_a_setting(row, easy_tasks):
+def test_every_ablation_row_equals_the_paper(row, easy_tasks):
     ours, theirs = ABLATION[row]
     assert_parity(TimGd(n_steps=50, **ours), easy_tasks[0], paper.tim_gd, n_steps=50, **theirs)
 
 
-def test_descent_is_that_of_torch_adam(real_tasks):
+def test_descent_equals_torch_adam(real_tasks):
     task = real_tasks[0][:4]
     solver = TimGd(n_steps=200)
     w = class_means(task.z_sup, task.y_sup, 5).requires_grad_()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from infoshot.solvers import TimAuto, balance
-from infoshot.solvers.baselines.prototype import shrunken
+from infoshot.solvers.baselines.prototype import shrink
 from infoshot.solvers.sharded.rows import Piece, Rows
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
 
@@ -50,20 +50,20 @@ def check_balance(
     pieces = [Piece("the sample of the queries", sample)]
     queries = Rows(pieces, support.chunk_size, support.device, support.n_threads)
     shares = []
-    for beta in balance.REHEARSED:
+    for beta in balance.TRIAL_WEIGHTS:
         adm = ShardedAdm(
-            solver=auto.adm(beta, auto.n_rehearsal_steps),
+            solver=auto.adm(beta, auto.n_trial_steps),
             support=support,
             queries=queries,
             n_support=len(support),
             n_queries=len(sample),
         )
-        w = shrunken(means, counts, auto.shrinkage)
-        for _ in range(auto.n_rehearsal_steps):
+        w = shrink(means, counts, auto.shrinkage)
+        for _ in range(auto.n_trial_steps):
             w = adm.step(w)
         shares.append(adm.mean_prediction(w))
-    uneven, nu = balance.unevenness(*shares), balance.chance(counts, len(sample))
-    beta = float(balance.decided_weight(uneven, nu))
+    imbalance, nu = balance.imbalance(*shares), balance.chance(counts, len(sample))
+    beta = float(balance.choose_weight(imbalance, nu))
     seen = f"with {len(support)} examples and a sample of {len(sample):,} queries"
-    evidence = balance.evidence_in_words(seen, float(uneven), float(nu))
-    return BalanceCheck(beta, evidence, balance.in_words(seen, float(uneven), float(nu), beta))
+    evidence = balance.describe_evidence(seen, float(imbalance), float(nu))
+    return BalanceCheck(beta, evidence, balance.describe_decision(seen, float(imbalance), float(nu), beta))

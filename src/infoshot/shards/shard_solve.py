@@ -22,7 +22,7 @@ from infoshot.shards.sample_check import check_balance, sample_size
 from infoshot.shards.shard_reader import Shard
 from infoshot.shards.shard_task import ShardTask
 from infoshot.solvers import TimAdm, TimAuto, balance
-from infoshot.solvers.baselines.prototype import shrunken
+from infoshot.solvers.baselines.prototype import shrink
 from infoshot.solvers.sharded.passes import Classifier, best_classes
 from infoshot.solvers.sharded.rows import Piece
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
@@ -217,9 +217,9 @@ class _ShardSolve:
         support = task.in_chunks([Piece("", task.support.z, task.support.y)])
         found = check_balance(auto, support, counts, means, task.sample(n_sample))
         if isinstance(solver, TimAuto):
-            weights = shrunken(means, counts, auto.shrinkage)
+            weights = shrink(means, counts, auto.shrinkage)
             return dataclasses.replace(plain, weights=weights, beta=found.beta, note=found.note)
-        if found.beta < balance.EVEN:
+        if found.beta < balance.BALANCED:
             warnings.warn(
                 f"{found.evidence} TIM-ADM assumes equally frequent classes, which can greatly "
                 "reduce the accuracy here: use the method tim-auto, or pass the class shares as "

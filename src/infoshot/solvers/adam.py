@@ -1,4 +1,4 @@
-"""Adam on class weights, one descent per task, for the methods that write out their gradient.
+"""Adam on class weights, one descent per task, for the methods with a closed-form gradient.
 
 Reference: D. P. Kingma, J. Ba. Adam: a method for stochastic optimization. ICLR 2015.
 """
@@ -17,7 +17,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # the recommended values
 
 @dataclass(eq=False, kw_only=True)
 class AdamState(State):
-    """Weights under descent, and Adam's running means of the gradient and of its square."""
+    """Weights, and Adam's running means of the gradient and of its square."""
 
     weights: Tensor  # [task, class, dim]
     mean: Tensor = field(default_factory=partial(torch.empty, 0))
@@ -25,7 +25,7 @@ class AdamState(State):
     n_descents: int = 0
 
     def __post_init__(self) -> None:
-        """Start at rest."""
+        """Start both means at zero."""
         if self.n_descents == 0:
             self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
 
@@ -39,6 +39,6 @@ class AdamState(State):
 
 
 def corrected(n_descents: int, learning_rate: float) -> tuple[float, float]:
-    """Step size and epsilon of a step, with the bias corrections of both means moved into them."""
+    """Step size and epsilon of a step, with the bias corrections of both means included."""
     root = math.sqrt(1 - BETA2**n_descents)
     return learning_rate * root / (1 - BETA1**n_descents), EPSILON * root

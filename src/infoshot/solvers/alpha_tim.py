@@ -1,37 +1,44 @@
-r"""Alpha-TIM: TIM-GD with Tsallis entropies, which forgive an unequal class balance.
+r"""Alpha-TIM: TIM-GD with Tsallis entropies, for imbalanced classes.
 
-Minimises over the weights, from class means,
+Alpha-TIM replaces Shannon's entropies of TIM by Tsallis entropies of order a > 1. Their slope stays
+finite as a class disappears from the marginal, so absent classes are not forced to occur, and
+confident predictions weigh more than uncertain ones.
+
+Objective, over the class weights:
 
 .. math:: \lambda \, CE - \beta H_a(\hat p) + \alpha \frac{1}{|Q|} \sum_{i \in Q} H_a(p_i), \qquad
           H_a(r) = \frac{1 - \sum_k r_k^a}{a - 1}
 
-by the descent of ``descent.py``, where the slope of the entropy is
+Update: Adam on the gradient of ``descent.py``, from the class means, where the slope of the entropy
+is
 
 .. math:: s(r) = \frac{a}{a - 1} r^{a-1},
 
-and :math:`\log r`, Shannon's, in the limit a = 1: that is TIM-GD. For a > 1 the slope stays finite
-as a class disappears from the marginal, so classes that do not occur are not forced to; and it
-weighs confident predictions more than vague ones. Powers are taken in log space through base 2.
+and :math:`\log r`, Shannon's, in the limit a = 1, which is TIM-GD. Powers are computed in log space
+through base 2. Cost: 4 N K d operations per step for N = \|S\| + \|Q\| samples.
 
-A step costs 4 N K d operations for N = \|S\| + \|Q\| samples. It does not assume a class balance,
-but leans to an equal one, the less the larger a is.
+When to prefer it: where classes are moderately imbalanced. It does not assume equal class
+frequencies but still favours them, less so for larger a.
 
 Reference: O. Veilleux, M. Boudiaf, P. Piantanida, I. Ben Ayed. Realistic Evaluation of Transductive
 Few-Shot Learning. NeurIPS 2021; Adam as in ``adam.py``.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from torch import Tensor
 
+from infoshot.core import checks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers.descent import DescentSolver, DescentState
 from infoshot.solvers.objective import log_marginal, support_cross_entropy, tim_loss
+from infoshot.solvers.solver import Rule
 
 _LOG2_E = math.log2(math.e)
-_MOST_LOG2 = 100.0  # leaves room for a weight and a temperature in float32
+_MOST_LOG2 = 100.0  # times a weight and a temperature it is still finite in float32
 
 
 @final
@@ -39,13 +46,13 @@ _MOST_LOG2 = 100.0  # leaves room for a weight and a temperature in float32
 class AlphaTim(DescentSolver):
     """Transductive information maximization with Tsallis entropies, by gradient descent.
 
-    Parameters beyond those of ``DescentSolver``, of which the three weights are 1 here:
+    It adds this parameter to those of ``DescentSolver``, whose three weights are 1 here.
 
     Parameters
     ----------
     tsallis_alpha
         Order of the entropies (a). 1: Shannon's. ``None``: as published, 2 below five examples per
-        class (on average), 7 from there on.
+        class (on average), else 7.
 
     Examples
     --------
@@ -57,6 +64,11 @@ class AlphaTim(DescentSolver):
     >>> solution.probabilities.argmax(-1)
     tensor([[0, 0, 1, 1]])
     """
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **DescentSolver.rules,
+        "tsallis_alpha": checks.positive_or_none,
+    }
 
     cross_entropy_weight: float = 1.0
     conditional_entropy_weight: float = 1.0
@@ -89,7 +101,7 @@ class AlphaTim(DescentSolver):
 
 
 def _slope(log_r: Tensor, order: float) -> Tensor:
-    """``a/(a-1) r^(a-1)``; for a < 1 kept finite at r = 0, where a factor r makes it vanish."""
+    """``a/(a-1) r^(a-1)``; for a < 1 clamped to a finite value at r = 0, where r multiplies it."""
     exponent = log_r * (_LOG2_E * (order - 1))
     if order < 1:
         exponent.clamp_(max=_MOST_LOG2)

@@ -1,11 +1,12 @@
-r"""How far to trust an equal class balance: the decision of TIM-auto, step 2 and 3 of its module.
+r"""How strongly to favour balanced classes: the decision of TIM-auto, steps 2 and 3 of its module.
 
-Rehearsals with a loose and a firm weight of the marginal entropy come out more or less uneven,
-:math:`D = 1 - H(\hat p) / \log K`, 0 for equal shares and 1 for a single class. With few examples
-and few queries they do so by chance, as
-:math:`\nu^2 = \frac{1}{K^2} \sum_k \frac{1}{n_k} + \frac{1}{|Q|}`, so the weight is
+Two trial solves, one with a small and one with a larger weight of the marginal entropy, give class
+proportions :math:`\hat p`. Their imbalance is :math:`D = 1 - H(\hat p) / \log K`: 0 for equal
+proportions, 1 for a single class. With few examples and few queries an imbalance also arises by
+chance, on the scale :math:`\nu` with
+:math:`\nu^2 = \frac{1}{K^2} \sum_k \frac{1}{n_k} + \frac{1}{|Q|}`. The weight is therefore
 
-.. math:: \beta = 0.8 \exp\left(-14 \, (0.2 D_{loose} + 0.8 D_{firm}) / \nu\right),
+.. math:: \beta = 0.8 \exp\left(-14 \, (0.2 D_{small} + 0.8 D_{large}) / \nu\right),
           \quad \text{at least } 0.04.
 
 All constants were chosen on the validation classes of mini-ImageNet, see ``docs/tim-auto.md``.
@@ -16,59 +17,59 @@ import math
 import torch
 from torch import Tensor
 
-REHEARSED = (0.065, 0.12)  # weights of the marginal entropy in the rehearsals, loose and firm
-_SHARE_OF_LOOSE = 0.2
-_AT_BALANCE, _FALL, _LEAST = 0.8, 14.0, 0.04
-EVEN, _SOMEWHAT_EVEN = 0.2, 0.08  # from where on a weight is called what in words
+TRIAL_WEIGHTS = (0.065, 0.12)  # of the marginal entropy in the two trial solves
+_SHARE_OF_SMALL = 0.2
+_AT_BALANCE, _DECAY, _LEAST = 0.8, 14.0, 0.04
+BALANCED, _SLIGHTLY_IMBALANCED = 0.2, 0.08  # weights from which a decision is described so
 
 
-def unevenness(loose: Tensor, firm: Tensor) -> Tensor:
-    """How uneven the shares of the two rehearsals are together; shares are ``(..., class)``."""
-    return _uneven(loose).lerp(_uneven(firm), 1 - _SHARE_OF_LOOSE)
+def imbalance(small: Tensor, large: Tensor) -> Tensor:
+    """Imbalance of the class proportions of both trial solves, each ``(..., class)``."""
+    return _imbalance(small).lerp(_imbalance(large), 1 - _SHARE_OF_SMALL)
 
 
 def chance(n_shots: Tensor, n_queries: int) -> Tensor:
-    """Nu, from the examples of each class, ``(..., class)``."""
+    """Nu, the scale of chance, from the number of examples of each class, ``(..., class)``."""
     n_way = n_shots.shape[-1]
     return n_shots.reciprocal().sum(-1).div_(n_way**2).add_(1 / n_queries).sqrt_()
 
 
-def decided_weight(uneven: Tensor, nu: Tensor) -> Tensor:
-    """Weight of the marginal entropy for rehearsals as uneven as that, where chance makes nu."""
-    log_beta = math.log(_AT_BALANCE) - _FALL * uneven / nu
+def choose_weight(imbalance: Tensor, nu: Tensor) -> Tensor:
+    """Weight of the marginal entropy for this imbalance of the trial solves."""
+    log_beta = math.log(_AT_BALANCE) - _DECAY * imbalance / nu
     return log_beta.exp_().clamp_(min=_LEAST)
 
 
-def evidence_in_words(seen: str, uneven: float, nu: float) -> str:
-    """What rehearsals showed, as a sentence; ``seen`` says from what."""
-    may_be = nu * math.log(_AT_BALANCE / EVEN) / _FALL
+def describe_evidence(counts: str, imbalance: float, nu: float) -> str:
+    """Say what the trial solves found; ``counts`` says how many examples and queries there are."""
+    by_chance = nu * math.log(_AT_BALANCE / BALANCED) / _DECAY
     return (
-        f"Rehearsals came out {uneven:.1%} uneven (0% is equal classes, 100% a single one); "
-        f"{seen} {may_be:.1%} may be chance."
+        f"The estimated class imbalance is {imbalance:.1%} (0%: equal classes, 100%: a single "
+        f"class); {counts}, up to {by_chance:.1%} is explained by chance."
     )
 
 
-def in_words(seen: str, uneven: float, nu: float, beta: float) -> str:
-    """Evidence and decision as sentences."""
-    if beta >= EVEN:
-        judgement = "equally frequent classes are expected"
-    elif beta >= _SOMEWHAT_EVEN:
-        judgement = "equally frequent classes are expected with reserve"
+def describe_decision(counts: str, imbalance: float, nu: float, beta: float) -> str:
+    """Say what the trial solves found and what was decided."""
+    if beta >= BALANCED:
+        decision = "Balanced classes are favoured"
+    elif beta >= _SLIGHTLY_IMBALANCED:
+        decision = "Balanced classes are only weakly favoured"
     elif beta > _LEAST:
-        judgement = "equally frequent classes are hardly expected"
+        decision = "Balanced classes are hardly favoured"
     else:
-        judgement = "how frequent classes are is left to the queries"
-    evidence = evidence_in_words(seen, uneven, nu)
-    return f"{evidence} So {judgement} (balance weight {beta:.2f}; 1 is TIM's)."
+        decision = "The class proportions are estimated from the queries"
+    evidence = describe_evidence(counts, imbalance, nu)
+    return f"{evidence} {decision} (weight of the marginal entropy {beta:.2f}; TIM has 1)."
 
 
 def evenly_spaced(n: int, n_wanted: int) -> Tensor:
-    """Numbers below ``n``, at most as many as wanted, in order."""
+    """At most ``n_wanted`` evenly spaced numbers below ``n``, in increasing order."""
     n_wanted = min(n, n_wanted)
     return torch.arange(n_wanted) * n // n_wanted
 
 
-def _uneven(shares: Tensor) -> Tensor:
-    """One minus the entropy of class shares over its largest value."""
+def _imbalance(shares: Tensor) -> Tensor:
+    """One minus the entropy of class proportions relative to its maximum."""
     entropy: Tensor = torch.special.entr(shares).sum(-1)
     return 1 - entropy / math.log(shares.shape[-1])

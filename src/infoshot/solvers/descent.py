@@ -1,13 +1,13 @@
-r"""Gradient descent on class weights: what TIM-GD, alpha-TIM and OSTIM share.
+r"""Gradient descent on class weights, shared by TIM-GD, alpha-TIM and OSTIM.
 
-Minimises, over the weights and from class means, with Adam,
+Minimises over the class weights with Adam, starting from the class means,
 
 .. math:: \lambda \, CE - \beta H(\hat p) + \alpha \frac{1}{|Q|} \sum_{i \in Q} H(p_i), \qquad
           \hat p = \frac{1}{|Q|} \sum_{i \in Q} p_i
 
-for an entropy H that is a sum over classes. The gradient is written out, so no autograd graph is
-built. With :math:`\ell` the logits and :math:`s(r) = -\partial H / \partial r` up to a constant,
-which for Shannon's entropy is :math:`\log r`,
+for an entropy H that is a sum over classes. The gradient is computed in closed form, without an
+autograd graph. With :math:`\ell` the logits and :math:`s(r) = -\partial H / \partial r` up to a
+constant, which for Shannon's entropy is :math:`\log r`,
 
 - queries: :math:`\partial L / \partial \ell_{ki}
   = \frac{1}{|Q|} p_{ik} (u_{ik} - \sum_j p_{ij} u_{ij})` with
@@ -16,13 +16,11 @@ which for Shannon's entropy is :math:`\log r`,
 - weights: :math:`\partial L / \partial w_k = \tau (\sum_i g_{ki} z_i - (\sum_i g_{ki}) w_k)` with
   g the two above
 
-A step costs 4 N K d operations for N = \|S\| + \|Q\| samples. Adam works per coordinate, so the
-result depends on the axes of the feature space and the descent cannot move into the span of the
-samples, as TIM-ADM's does. Losses are summed over tasks, so a batch is exactly a loop over its
-tasks.
+A step costs 4 N K d operations for N = \|S\| + \|Q\| samples. Adam scales every coordinate, so the
+result depends on the axes of the feature space, and there is no Gram form as in TIM-ADM. Losses are
+summed over tasks, so a batch gives exactly what a loop over its tasks gives.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +34,7 @@ from infoshot.solvers.tim import InformationSolver
 
 @dataclass(eq=False, kw_only=True)
 class DescentState(AdamState):
-    """The samples beside what Adam keeps."""
+    """State of Adam, and the samples."""
 
     z: Tensor  # support and queries, [task, sample, dim]
     y: Tensor  # one-hot support labels, [task, class, support]
@@ -45,9 +43,9 @@ class DescentState(AdamState):
 
 @dataclass(frozen=True, kw_only=True)
 class DescentSolver(InformationSolver[DescentState]):
-    """Descends on the class weights with Adam.
+    """Base of the solvers that descend on the class weights with Adam.
 
-    Parameters beyond those of ``InformationSolver``:
+    It adds these parameters to those of ``InformationSolver``.
 
     Parameters
     ----------
@@ -61,17 +59,16 @@ class DescentSolver(InformationSolver[DescentState]):
     learning_rate: float = 1e-4
 
     def init(self, task: TaskBatch) -> DescentState:
-        """Start from class means."""
+        """Start from the class means."""
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
         return DescentState(
-            posterior=weights.new_full((len(task), task.n_way, task.n_qry), math.inf),
             weights=weights,
             z=torch.cat((task.z_sup, task.z_qry), dim=1),
             y=class_rows(task.y_sup, task.n_way, weights.dtype),
         )
 
     def step(self, task: TaskBatch, state: DescentState) -> DescentState:
-        """One step of Adam along the gradient."""
+        """Take one step of Adam."""
         state.descend(self._gradient(task, state), self.learning_rate)
         return state
 
@@ -112,8 +109,8 @@ class DescentSolver(InformationSolver[DescentState]):
     ) -> tuple[Tensor, Tensor]:
         """Slope s of the entropy at the marginal and at each prediction of the queries.
 
-        Shapes ``(task, class, 1)``, which may be written over, and ``(task, class, query)``. What
-        is the same for all classes cancels later, so log p_hat comes without its log |Q|.
+        Shapes ``(task, class, 1)``, which may be overwritten, and ``(task, class, query)``. A
+        constant over the classes cancels later, so log p_hat is returned without its log |Q|.
         """
         log_share = torch.logsumexp(log_p, dim=-1, keepdim=True)
         if state.log_prior is not None:

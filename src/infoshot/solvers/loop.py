@@ -1,7 +1,7 @@
 """``solve``, the only loop over steps.
 
-It cuts a batch into chunks that stay in cache, runs them on all cores, counts steps, stops tasks
-that no longer move, and says how each task ended.
+It splits a batch into chunks that fit into the cache, runs them on all cores, counts steps, stops
+tasks that have converged, and records how each task ended.
 """
 
 import dataclasses
@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from infoshot.core import checks
-from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning
+from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning, ShapeError
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import Solution, Status, TaskBatch
 from infoshot.solvers.solver import Solver, StateT
 from infoshot.solvers.trace import StepEvent, StepHook, TraceRecorder
 
-# What a step touches should stay in a core's share of the cache; on a GPU it should fill the chip.
-# The features of a chunk are copied once, so they are bounded too.
+# The working set of a step should fit into a core's share of the cache; on a GPU it should keep all
+# multiprocessors busy. The features of a chunk are copied once, so they are bounded too.
 WORKING_SET_BYTES = {"cpu": 8 * 2**20, "cuda": 2 * 2**30}
 MOST_FEATURE_BYTES = {"cpu": 128 * 2**20, "cuda": 4 * 2**30}
 MOST_TASKS_PER_CHUNK = {"cpu": 128, "cuda": 16384}
@@ -50,20 +50,24 @@ def solve(
     record_trace
         Keep the terms of the objective and the time of every step in ``Solution.trace``.
     on_step
-        Called with a ``StepEvent`` at the start and after every step; its time is not counted.
+        Called with a ``StepEvent`` at the start and after every step; its own time is not counted.
     n_threads
-        Threads that take chunks of tasks, one core each. ``None``: as many as PyTorch uses on a
-        CPU, one on other devices. Traces and hooks use one. Results do not depend on it, except
-        for the rounding of a single chunk, which uses the threads inside its products.
+        Threads that solve chunks of tasks, one core each. ``None``: as many as PyTorch uses on a
+        CPU, one on other devices. Traces and hooks use one thread. Results do not depend on it,
+        except for the rounding of a single chunk, whose matrix products use the threads.
     chunk_size
-        Tasks solved together. ``None``: as many as keep a step in cache.
+        Tasks solved together. ``None``: as many as fit into the cache.
     validate
-        Check the tasks first; switch off in hot loops over data already checked.
+        Check the tasks first; ``False`` saves time in loops over data that was checked before.
+
+    Returns
+    -------
+    Probabilities, class weights, outlier scores and the status of every task.
 
     Raises
     ------
     InvalidArgumentError, ShapeError
-        If the tasks or the solver's hyperparameters are not usable.
+        If the tasks or the solver's hyperparameters are not valid.
 
     Examples
     --------
@@ -74,7 +78,7 @@ def solve(
     tensor([[0]])
     """
     if not isinstance(solver, Solver):
-        raise InvalidArgumentError(f"solver must be a solver, such as TimAdm(); got {solver!r}.")
+        raise InvalidArgumentError(f"solver must be a Solver, such as TimAdm(); got {solver!r}.")
     if validate:
         tasks = checks.checked_tasks(tasks)
     solver.validate(tasks.n_way)
@@ -99,7 +103,7 @@ def solve(
 
 
 def tasks_per_chunk(solver: Solver[Any], tasks: TaskBatch) -> int:
-    """How many tasks of this shape to solve together so that a step stays in cache."""
+    """Number of tasks of this shape to solve together so that a step fits into the cache."""
     device = "cpu" if tasks.z_sup.device.type == "cpu" else "cuda"
     item_size = max(tasks.z_sup.element_size(), 4)
     feature_bytes = (tasks.n_sup + tasks.n_qry) * tasks.dim * item_size
@@ -117,29 +121,29 @@ def tasks_per_chunk(solver: Solver[Any], tasks: TaskBatch) -> int:
 def _solve_chunk(
     solver: Solver[StateT], task: TaskBatch, first_id: int, hooks: Sequence[StepHook]
 ) -> Solution:
-    """Solve tasks that are few enough to be solved together."""
+    """Solve the tasks of one chunk together."""
     dtype = task.z_sup.dtype
     if dtype.itemsize < 4:
         task = dataclasses.replace(task, z_sup=task.z_sup.float(), z_qry=task.z_qry.float())
     ids = torch.arange(first_id, first_id + len(task))
     ended: list[tuple[Tensor, Solution]] = []
-    state = _watch(partial(solver.init, task), solver, 0, task, ids, hooks)
+    state = _observe(partial(solver.init, task), solver, 0, task, ids, hooks)
     n_steps = solver.planned_steps(task)
-    if not hooks and solver.tolerance is None:  # nobody looks at single steps
+    if not hooks and solver.tolerance is None:  # single steps need not be observed
         state = solver.advance(task, state, n_steps)
         return _in_order(
             [(ids, _finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS))], dtype
         )
     for step in range(1, n_steps + 1):
         before = state.posterior
-        state = _watch(partial(solver.step, task, state), solver, step, task, ids, hooks)
+        state = _observe(partial(solver.step, task, state), solver, step, task, ids, hooks)
         if solver.tolerance is None:
             continue
-        still = (state.posterior - before).abs().amax((1, 2)) <= solver.tolerance
-        if still.any():
-            part = _finish(solver, task[still], state.select(still), step, Status.CONVERGED)
-            ended.append((ids[still.cpu()], part))
-            task, state, ids = task[~still], state.select(~still), ids[~still.cpu()]
+        done = _converged(solver, before, state.posterior)
+        if done.any():
+            part = _finish(solver, task[done], state.select(done), step, Status.CONVERGED)
+            ended.append((ids[done.cpu()], part))
+            task, state, ids = task[~done], state.select(~done), ids[~done.cpu()]
             if not len(ids):
                 break
     if len(ids):
@@ -148,7 +152,19 @@ def _solve_chunk(
     return _in_order(ended, dtype)
 
 
-def _watch(
+def _converged(solver: Solver[StateT], before: Tensor, after: Tensor) -> Tensor:
+    """Mask of the tasks whose query probabilities changed by at most the tolerance."""
+    if after.ndim != 3:
+        raise InvalidArgumentError(
+            f"{type(solver).__name__} has a tolerance, so its step must set state.posterior to the "
+            f"query probabilities, shape (task, class, query); got {tuple(after.shape)}."
+        )
+    if before.shape != after.shape:  # the first step has nothing to compare with
+        return torch.zeros(len(after), dtype=torch.bool, device=after.device)
+    return (after - before).abs().amax((1, 2)) <= (solver.tolerance or 0.0)
+
+
+def _observe(
     action: Callable[[], StateT],
     solver: Solver[StateT],
     step: int,
@@ -156,7 +172,7 @@ def _watch(
     ids: Tensor,
     hooks: Sequence[StepHook],
 ) -> StateT:
-    """Take one step; where somebody looks on, time it and tell them."""
+    """Run ``action``, the start or a step; time it and call the hooks if there are any."""
     if not hooks:
         return action()
     start = _now(task.z_sup.device)
@@ -177,10 +193,12 @@ def _now(device: torch.device) -> float:
 def _finish(
     solver: Solver[StateT], task: TaskBatch, state: StateT, steps: int, status: Status
 ) -> Solution:
-    """Read the answer off the last state."""
+    """Make the solution from the last state."""
     log_p = solver.log_posterior(task, state)
+    _check_shape(solver, "log_posterior", log_p, (len(task), task.n_qry, task.n_way))
     probabilities = log_p.exp()
     prototypes = solver.prototypes(task, state)
+    _check_shape(solver, "prototypes", prototypes, (len(task), task.n_way, task.dim))
     outlier_scores = solver.outlier_scores(task, state)
     if outlier_scores is None:
         outlier_scores = -log_p.amax(-1).expm1()
@@ -193,6 +211,15 @@ def _finish(
         outlier_scores=outlier_scores,
         notes=solver.notes(task, state),
     )
+
+
+def _check_shape(
+    solver: Solver[StateT], method: str, value: Tensor, shape: tuple[int, ...]
+) -> None:
+    if value.shape != shape:
+        raise ShapeError(
+            f"{type(solver).__name__}.{method} must return shape {shape}; got {tuple(value.shape)}."
+        )
 
 
 def _in_order(parts: list[tuple[Tensor, Solution]], dtype: torch.dtype) -> Solution:
@@ -227,12 +254,12 @@ def _join(parts: Iterable[Solution]) -> Solution:
         torch.cat([part.status for part in parts]),
         torch.cat([part.n_steps for part in parts]),
         torch.cat([part.outlier_scores for part in parts]),
-        _joined_notes(parts),
+        _join_notes(parts),
     )
 
 
-def _joined_notes(parts: Sequence[Solution]) -> tuple[str, ...]:
-    """A note for every task, empty where a chunk had nothing to say; none if none had."""
+def _join_notes(parts: Sequence[Solution]) -> tuple[str, ...]:
+    """A note for every task, empty where a chunk has none; ``()`` if no chunk has any."""
     if not any(part.notes for part in parts):
         return ()
     return tuple(note for part in parts for note in part.notes or ("",) * len(part.status))
@@ -242,9 +269,9 @@ def _warn_if_not_finite(solution: Solution) -> None:
     bad = (solution.status == Status.NON_FINITE).nonzero().flatten().tolist()
     if bad:
         warnings.warn(
-            f"{len(bad)} of {len(solution.status)} tasks went non-finite (the first is task "
-            f"{bad[0]}): features so large that their squares overflow, or a temperature too high; "
-            "their probabilities are not numbers.",
+            f"The solutions of {len(bad)} of {len(solution.status)} tasks are not finite, the "
+            f"first of task {bad[0]}: the features are so large that their squares overflow, or "
+            "the temperature is too high.",
             NonFiniteWarning,
             stacklevel=3,
         )

@@ -1,11 +1,11 @@
-r"""Samples averaged with their nearest neighbours: less noise, whatever the class balance.
+r"""Smoothing: samples averaged with their nearest neighbours, which reduces noise.
 
 .. math:: x_i \propto (1 - s) z_i + s \sum_{j \in N(i)} g_{ij} z_j, \qquad
           g_{ij} \propto \exp\left(-\frac{\tau}{2} \|z_i - z_j\|^2\right)
 
-over the k nearest others N(i), each result as long as the sample was. Cost: 2 n n d operations,
-block by block, so that no matrix of all pairs is stored where there are many samples; twice that
-where there are few, and a product with mostly zeros is faster than gathering.
+over the k nearest other samples N(i); each result keeps the length of its sample. Cost: 2 n n d
+operations, block by block, so that the matrix of all pairs is never stored for many samples. For
+few samples it is twice that: a product with a mostly zero matrix is then faster than gathering.
 """
 
 import math
@@ -18,11 +18,11 @@ from infoshot.solvers.objective import inverse_lengths
 
 _TEMPERATURE = 20.0
 _BLOCK = 2**24  # similarities at a time
-_MANY = 1024  # samples from which on neighbours are gathered one by one
+_MANY = 1024  # from this many samples on, neighbours are gathered
 
 
-def averaged_with_neighbours(z: Tensor, share: float, n_neighbours: int) -> Tensor:
-    """Samples, ``(task, n, dim)``, of which ``share`` comes from their nearest neighbours."""
+def average_with_neighbours(z: Tensor, share: float, n_neighbours: int) -> Tensor:
+    """Average samples, ``(task, n, dim)``, with their neighbours, whose weight is ``share``."""
     n_tasks, n, _ = z.shape
     n_rows = max(1, _BLOCK // (n_tasks * n))
     half_norm = torch.linalg.vecdot(z, z).mul_(0.5).unsqueeze(1)
@@ -33,7 +33,7 @@ def averaged_with_neighbours(z: Tensor, share: float, n_neighbours: int) -> Tens
 
 
 def similarities_at_a_time(n: int) -> int:
-    """Count the numbers that the averaging of ``n`` samples touches at once."""
+    """Count the similarities that are in memory at once for ``n`` samples."""
     return min(n * n, _BLOCK)
 
 

@@ -1,8 +1,8 @@
-r"""Every formula of the TIM objective, once, in log space.
+r"""The formulas of the TIM objective, in log space.
 
 Log-probabilities have the shape ``(task, n, class)`` and log-sum to zero over the last axis; every
 function returns one number per task. The tags in square brackets are those of ``docs/math.md``,
-which ties each formula to its equation in the paper [Boudiaf2020]_.
+which gives the equation of each formula in the paper [Boudiaf2020]_.
 
 .. [Boudiaf2020] M. Boudiaf, Z. I. Masud, J. Rony, J. Dolz, P. Piantanida, I. Ben Ayed.
    Transductive Information Maximization for Few-Shot Learning. NeurIPS 2020.
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def class_means(z: Tensor, y: Tensor, n_way: int) -> Tensor:
-    r"""Mean feature of every class, the weights a solve starts from, see [INIT].
+    r"""Mean feature of every class, where a solve starts, see [INIT].
 
     .. math:: w_k = \frac{\sum_{i \in S} y_{ik} z_i}{\sum_{i \in S} y_{ik}}
 
@@ -41,7 +41,7 @@ def class_rows(y: Tensor, n_way: int, dtype: torch.dtype) -> Tensor:
 
 
 def class_counts(y: Tensor, n_way: int) -> Tensor:
-    """How many samples each class has, shape ``(task, class)``."""
+    """Number of samples of each class, shape ``(task, class)``."""
     return torch.zeros(len(y), n_way, dtype=y.dtype, device=y.device).scatter_add_(
         1, y, torch.ones_like(y)
     )
@@ -52,9 +52,9 @@ def class_logits(z: Tensor, w: Tensor, tau: float) -> Tensor:
 
     .. math:: \ell_{ki} = \tau (w_k^\top z_i - \tfrac12 \|w_k\|^2)
 
-    equals :math:`-\frac{\tau}{2}\|w_k - z_i\|^2` up to a term that is the same for all classes.
-    Classes as rows let the softmax run over many samples at once, an order of magnitude faster on a
-    CPU than over rows of a few classes.
+    which equals :math:`-\frac{\tau}{2}\|w_k - z_i\|^2` up to a constant over the classes. With
+    classes as rows the softmax runs over many samples at once, which is an order of magnitude
+    faster on a CPU than over rows of a few classes.
 
     Returns
     -------
@@ -180,12 +180,12 @@ def tim_loss(
     alpha: float,
     log_prior: Tensor | None = None,
 ) -> Tensor:
-    r"""What TIM minimises, see [TIM].
+    r"""The objective of TIM, to be minimised, see [TIM].
 
     .. math:: \lambda \, CE - \beta \hat H(Y_Q) + \alpha \hat H(Y_Q | X_Q)
 
-    With a class prior, minus the marginal entropy becomes the divergence from the prior, which for
-    a uniform prior differs from it by the constant log K:
+    With a class prior the KL divergence from the prior replaces the negative marginal entropy; for
+    a uniform prior the two differ by the constant log K:
 
     .. math:: \sum_k \hat p_k \log \frac{\hat p_k}{\pi_k}
     """
@@ -205,7 +205,7 @@ def adm_loss(
     alpha: float,
     log_prior: Tensor | None = None,
 ) -> Tensor:
-    r"""What TIM-ADM minimises over weights and assignments q, see [ADM].
+    r"""The objective of TIM-ADM over weights and assignments q, to be minimised, see [ADM].
 
     .. math::
         \lambda \, CE + \beta \sum_k \hat q_k \log \hat q_k
@@ -228,11 +228,11 @@ def log_marginal(log_p: Tensor) -> Tensor:
 
 
 def _entropy(log_p: Tensor) -> Tensor:
-    """Entropy over the last axis; impossible classes (log 0) count nothing."""
+    """Entropy over the last axis; classes of probability zero contribute zero."""
     return -torch.where(log_p.isneginf(), 0.0, log_p.exp() * log_p).sum(-1)
 
 
 def _prior_cost(log_p: Tensor, log_prior: Tensor) -> Tensor:
-    """Cross-entropy of the mean prediction and the prior; an unused class costs nothing."""
+    """Cross-entropy of the mean prediction and the prior; absent classes contribute zero."""
     mean = log_marginal(log_p).exp()
     return -torch.where(mean > 0, mean * log_prior, 0.0).sum(-1)

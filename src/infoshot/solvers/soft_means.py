@@ -1,9 +1,9 @@
-r"""Means of labelled and softly labelled samples, for the methods that alternate with them.
+r"""Class means over the support and softly labelled queries.
 
 .. math:: w_k = \frac{\sum_{i \in S} y_{ik} z_i + \sum_{i \in Q} q_{ik} z_i}
                      {\sum_{i \in S} y_{ik} + \sum_{i \in Q} q_{ik}}
 
-What the support adds never changes, so it is summed once; an update costs 2 \|Q\| K d operations.
+The sums over the support are constant and computed once; an update costs 2 \|Q\| K d operations.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from infoshot.solvers.solver import State
 
 @dataclass(eq=False, kw_only=True)
 class MeansState(State):
-    """Class weights, and what the support adds to them."""
+    """Class weights, and the sums over the support."""
 
     weights: Tensor  # [task, class, dim]
     support_sum: Tensor  # [task, class, dim]
@@ -26,13 +26,12 @@ class MeansState(State):
 
     @classmethod
     def at_class_means(cls, z_sup: Tensor, y_sup: Tensor, n_way: int, **more: Tensor) -> Self:
-        """Start from class means; ``more`` holds the fields of a subclass."""
+        """Start from the class means; ``more`` holds the fields of a subclass."""
         y = class_rows(y_sup, n_way, z_sup.dtype)
         total, count = torch.bmm(y, z_sup), y.sum(-1, keepdim=True)
-        more.setdefault("posterior", total.new_empty(len(total), 0, 0))
         return cls(weights=total / count, support_sum=total, support_count=count, **more)
 
     def means(self, q: Tensor, z_qry: Tensor) -> Tensor:
-        """Means with queries that count ``q``, shape ``(task, class, query)``, for each class."""
+        """Means over the support and the queries weighted by ``q``, ``(task, class, query)``."""
         count = q.sum(-1, keepdim=True).add_(self.support_count)
         return torch.baddbmm(self.support_sum, q, z_qry).div_(count)

@@ -1,16 +1,54 @@
-"""The interface of a solver: hyperparameters, a start, a step, and how to read off the answer.
+"""The solver interface: write a frozen dataclass with two methods, and everything else works.
 
-A *solver* is a frozen dataclass whose fields are its hyperparameters. A *state* is a private
-dataclass whose tensors have the task as first axis. The loop over steps is ``loop.solve``. Solvers
-never see query labels, files, clocks or progress bars.
+A *solver* is a frozen dataclass whose fields are its hyperparameters, each with a default. A
+*state* is a dataclass derived from ``State`` whose tensors have the task as first axis. A solver
+must define
+
+- ``init(task)``: the state to start from,
+- ``prototypes(task, state)``: class weights, shape ``(task, class, dim)``,
+
+and may define ``step``, ``log_posterior``, ``classify`` and the other methods of ``Solver``, which
+have defaults. ``solve`` runs the loop. Solvers never see query labels, files, clocks or progress
+bars, and never write into the task. A complete solver, here in a file ``my_methods.py``::
+
+    from dataclasses import dataclass
+    import torch
+    from infoshot.solvers import Solver, State
+
+    @dataclass(eq=False)
+    class MedianState(State):
+        weights: torch.Tensor  # (task, class, dim)
+
+    @dataclass(frozen=True, kw_only=True)
+    class NearestMedian(Solver):
+        '''Nearest class median.'''
+
+        temperature: float = 10.0
+
+        def init(self, task):
+            of_class = [task.y_sup == k for k in range(task.n_way)]  # each (task, support)
+            z = [task.z_sup.where(mask.unsqueeze(-1), float("nan")) for mask in of_class]
+            return MedianState(weights=torch.stack([m.nanmedian(1).values for m in z], dim=1))
+
+        def prototypes(self, task, state):
+            return state.weights
+
+``solve(NearestMedian(), tasks)``, ``TIMClassifier(method=NearestMedian())``,
+``resolve_method("my_methods:NearestMedian")`` and every other place that takes a method accept it;
+``infoshot.testing.check_solver(NearestMedian())`` checks that it keeps the contract. By default
+queries are classified by ``classify``: a softmax over squared distances from the class weights.
+An iterative solver has a field ``n_steps`` and defines ``step``; with a field ``tolerance``,
+``step`` also sets ``state.posterior``. A method whose answer for the queries is not a function of
+the class weights alone defines ``log_posterior``.
 """
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import torch
 from torch import Tensor
 
 from infoshot.core import checks
@@ -19,41 +57,18 @@ from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import log_posterior, support_cross_entropy
 
 Rule = Callable[[str, object], None]
-RULES: dict[str, Rule] = {
-    "n_steps": partial(checks.at_least, least=1),
-    "n_rehearsal_steps": partial(checks.at_least, least=1),
-    "temperature": checks.positive,
-    "solve_temperature": checks.positive,
-    "learning_rate": checks.positive,
-    "cross_entropy_weight": checks.not_negative,
-    "marginal_entropy_weight": checks.not_negative,
-    "conditional_entropy_weight": checks.not_negative,
-    "prototype_step_size": checks.share_or_none,
-    "shrinkage": checks.not_negative,
-    "smoothing": checks.share_below_one,
-    "tsallis_alpha": checks.positive_or_none,
-    "marginal_weight": checks.positive_or_none,
-    "inlier_temperature": checks.positive,
-    "class_prior": checks.prior_or_none,
-    "tolerance": checks.positive_or_none,
-    "n_neighbours": partial(checks.at_least, least=1),
-    "affinity_weight": checks.positive_or_none,
-    "propagation": checks.below_one,
-    "linearized": partial(checks.one_of, allowed=(True, False)),
-    "rectify": partial(checks.one_of, allowed=(True, False)),
-    "form": partial(checks.one_of, allowed=("auto", "gram", "feature")),
-}
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class State:
-    """Where the solve of a chunk stands; every tensor field has the task as first axis.
+    """Intermediate result of a solve; every tensor field has the task as first axis.
 
     ``posterior`` holds the query probabilities that the last step started from, with classes as
-    rows, shape ``(task, class, query)``: what is compared to tell whether a task still moves.
+    rows, shape ``(task, class, query)``. ``solve`` compares it between steps to stop tasks that
+    have converged; a solver without a ``tolerance`` may leave it empty.
     """
 
-    posterior: Tensor
+    posterior: Tensor = dataclasses.field(default_factory=partial(torch.empty, 0))
 
     def select(self, keep: Tensor) -> Self:
         """Return the state of some of the tasks, by mask."""
@@ -69,93 +84,112 @@ StateT = TypeVar("StateT", bound=State)
 
 
 class Solver(ABC, Generic[StateT]):
-    """A method for classifying the queries of few-shot tasks.
+    """A method that classifies the queries of few-shot tasks; see the module for how to write one.
 
-    Concrete solvers are final frozen dataclasses; every hyperparameter is a field whose default is
-    the published value and whose allowed values are in ``RULES``.
+    Concrete solvers are frozen dataclasses. Every field is a hyperparameter with a default.
+    ``rules`` maps names of fields to checks of their values, which ``validate`` applies; fields
+    without a rule take any value.
     """
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "n_steps": partial(checks.at_least, least=1),
+        "temperature": checks.positive,
+        "learning_rate": checks.positive,
+        "tolerance": checks.positive_or_none,
+        "class_prior": checks.prior_or_none,
+    }
 
     @property
     def n_steps(self) -> int:
-        """Most steps a task may take; 0 for a method without iterations."""
+        """Largest number of steps of a task; 0 for a method without iterations."""
         return 0
 
     @property
     def tolerance(self) -> float | None:
-        """Stop a task once no query probability moved by more than this; ``None``: never."""
+        """A task stops once no query probability changes by more than this; ``None``: never."""
         return None
+
+    @property
+    def temperature(self) -> float:
+        """Factor on similarities in the posterior; larger is sharper."""
+        return 1.0
 
     @property
     def inductive(self) -> bool:
         """Whether ``classify`` labels new samples as ``log_posterior`` labels the queries.
 
-        True unless a solver defines ``log_posterior`` itself; one that does and still leaves class
-        weights for new samples sets the class attribute ``inductive = True``.
+        The estimator and ``label`` need such a solver. True by default, False by default for a
+        solver that defines ``log_posterior``; a class attribute ``inductive = True`` or ``False``
+        overrides both.
         """
         return type(self).log_posterior is Solver.log_posterior
 
-    @property
-    @abstractmethod
-    def temperature(self) -> float:
-        """Factor on similarities in the posterior; larger is sharper."""
-
-    def reporting_temperature(self, task: TaskBatch) -> float:
-        """Temperature of the probabilities that are reported for tasks of this shape."""
-        return self.temperature
-
     @abstractmethod
     def init(self, task: TaskBatch) -> StateT:
-        """Where to start from."""
-
-    def planned_steps(self, task: TaskBatch) -> int:
-        """Most steps that tasks of this shape may take."""
-        return self.n_steps
+        """Return the state to start from."""
 
     def step(self, task: TaskBatch, state: StateT) -> StateT:
-        """One iteration for all tasks; it may write into ``state``, never into ``task``."""
+        """Take one iteration for all tasks; it may write into ``state``, never into ``task``."""
         return state
-
-    def advance(self, task: TaskBatch, state: StateT, n_steps: int) -> StateT:
-        """Take many steps, without a look at what is between them."""
-        for _ in range(n_steps):
-            state = self.step(task, state)
-        return state
-
-    def log_posterior(self, task: TaskBatch, state: StateT) -> Tensor:
-        """Log-probabilities of the queries, shape ``(task, query, class)``.
-
-        Default: what ``classify`` gives them with the class weights.
-        """
-        return self.classify(task.z_qry, self.prototypes(task, state))
 
     @abstractmethod
     def prototypes(self, task: TaskBatch, state: StateT) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
 
+    def log_posterior(self, task: TaskBatch, state: StateT) -> Tensor:
+        """Log-probabilities of the queries, shape ``(task, query, class)``.
+
+        Default: ``classify`` with the class weights.
+        """
+        return self.classify(task.z_qry, self.prototypes(task, state))
+
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
-        """Log-probabilities that class weights give to any samples, ``(task, sample, class)``."""
+        """Log-probabilities of any samples given class weights, ``(task, sample, class)``.
+
+        Default: a softmax over minus half the squared distance, times the temperature.
+        """
         return log_posterior(z, prototypes, self.temperature)
 
     def outlier_scores(self, task: TaskBatch, state: StateT) -> Tensor | None:
-        """How little each query belongs to any class, shape ``(task, query)``; larger is stranger.
+        """How unlikely each query belongs to any class, ``(task, query)``; larger is less likely.
 
         ``None``: one minus the largest probability.
         """
         return None
 
     def notes(self, task: TaskBatch, state: StateT) -> tuple[str, ...]:
-        """What a user should know of each task, a sentence or none (``""``); ``()``: nothing."""
+        """One sentence for the user per task, empty where there is nothing to say; or ``()``."""
         return ()
 
     def loss(self, task: TaskBatch, log_p_sup: Tensor, log_p_qry: Tensor) -> Tensor:
-        """Return the objective of TIM's family, else the support cross-entropy; for traces.
+        """Value of the objective for traces, shape ``(task,)``.
 
-        Shape ``(task,)``.
+        Default: the support cross-entropy.
         """
         return support_cross_entropy(log_p_sup, task.y_sup)
 
+    def planned_steps(self, task: TaskBatch) -> int:
+        """Largest number of steps for tasks of this shape. Default: ``n_steps``."""
+        return self.n_steps
+
+    def advance(self, task: TaskBatch, state: StateT, n_steps: int) -> StateT:
+        """Take many steps at once. Default: a loop over ``step``."""
+        for _ in range(n_steps):
+            state = self.step(task, state)
+        return state
+
+    def reporting_temperature(self, task: TaskBatch) -> float:
+        """Temperature of the reported probabilities, for tasks of this shape."""
+        return self.temperature
+
+    def at_temperature(self, temperature: float) -> Self:
+        """Return the solver with this temperature; unchanged if it has no such field."""
+        if "temperature" not in self.settings():
+            return self
+        return self.with_settings(temperature=temperature)
+
     def working_set(self, task: TaskBatch) -> int:
-        """Count the numbers that a step touches per task; decides how many tasks make a chunk."""
+        """Count the numbers that a step touches per task; it decides how many make a chunk."""
         return (task.n_sup + task.n_qry + task.n_way) * task.dim
 
     def settings(self) -> dict[str, Any]:
@@ -168,7 +202,7 @@ class Solver(ABC, Generic[StateT]):
 
     def validate(self, n_way: int | None = None) -> None:
         """Raise if a hyperparameter has a value that is not allowed (for this many classes)."""
-        for name, rule in RULES.items():
+        for name, rule in self.rules.items():
             if name in self.__dict__:
                 rule(f"{type(self).__name__}: {name}", getattr(self, name))
         prior = self.__dict__.get("class_prior")

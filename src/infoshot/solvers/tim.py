@@ -1,19 +1,21 @@
-"""What methods of information maximization share: weights of the terms, TIM's prior and loss."""
+"""What the methods of information maximization share: weights of the terms, prior and loss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from infoshot.core import checks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import tim_loss
-from infoshot.solvers.solver import Solver, StateT
+from infoshot.solvers.solver import Rule, Solver, StateT
 
 
 @dataclass(frozen=True, kw_only=True)
 class InformationSolver(Solver[StateT]):
-    """Weighs the support cross-entropy against two entropies of the queries.
+    """Base of the solvers that weigh the support cross-entropy against two query entropies.
 
     Parameters
     ----------
@@ -27,6 +29,13 @@ class InformationSolver(Solver[StateT]):
         Weight of the conditional entropy (alpha). 0 leaves the term out.
     """
 
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **Solver.rules,
+        "cross_entropy_weight": checks.not_negative,
+        "marginal_entropy_weight": checks.not_negative,
+        "conditional_entropy_weight": checks.not_negative,
+    }
+
     temperature: float = 15.0
     cross_entropy_weight: float = 0.1
     marginal_entropy_weight: float = 1.0
@@ -35,18 +44,18 @@ class InformationSolver(Solver[StateT]):
 
 @dataclass(frozen=True, kw_only=True)
 class TimSolver(InformationSolver[StateT]):
-    """Minimises ``lambda CE - beta H(Y) + alpha H(Y|X)``, see [TIM] in ``docs/math.md``.
+    """Base of the solvers that minimise ``lambda CE - beta H(Y) + alpha H(Y|X)``, see [TIM].
 
-    Parameters beyond those of ``InformationSolver``:
+    It adds these parameters to those of ``InformationSolver``.
 
     Parameters
     ----------
     class_prior
-        Expected share of each class among the queries, up to a factor, above 0. ``None``: all
-        equal, as in the paper.
+        Expected proportion of each class among the queries, above 0; it is normalised to sum to
+        one. ``None``: all equal, as in the paper.
     tolerance
-        Stop a task once no query probability moved by more than this in a step. ``None``: run all
-        steps, as in the paper.
+        Stop a task once no query probability changes by more than this in a step. ``None``: run
+        all steps, as in the paper.
     """
 
     class_prior: Sequence[float] | None = None
@@ -71,7 +80,7 @@ class TimSolver(InformationSolver[StateT]):
 
 
 def log_shares(class_prior: Sequence[float], task: TaskBatch) -> Tensor:
-    """Logarithm of a class prior made to sum to one, shape ``(task, class, 1)``."""
+    """Logarithm of a class prior, normalised to sum to one, shape ``(task, class, 1)``."""
     prior = torch.as_tensor(class_prior, dtype=torch.float64)
     log_prior = (prior / prior.sum()).log().to(task.z_sup)
     return log_prior.unsqueeze(-1).expand(len(task), -1, 1)

@@ -1,6 +1,9 @@
 r"""TIM-ADM: alternating closed-form updates of soft assignments and class weights.
 
-Minimises the ADM objective [ADM] of ``docs/math.md`` by alternating, from class means:
+TIM-ADM maximizes the mutual information between the queries and their predicted labels while it
+classifies the support correctly. It splits the problem into two updates that have closed forms.
+
+Objective: [ADM] of ``docs/math.md``. Update, starting from the class means:
 
 - q-step [Q-STEP]: :math:`q_{ik} \propto p_{ik}^{1+\alpha}
   \left(\pi_k / \sum_j p_{jk}^{1+\alpha}\right)^{\beta/(1+\beta)}`
@@ -10,27 +13,32 @@ Minimises the ADM objective [ADM] of ``docs/math.md`` by alternating, from class
   :math:`a_k = \sigma \sum_S p_{ik} + \sum_Q p_{ik}`,
   :math:`c_k = \sigma \sum_S y_{ik} + \sum_Q q_{ik}`
 
-Two forms of the same iteration. *Feature*: the weights w are stored, a step costs 4 N K d
-operations. *Gram*: every w is a combination of the N = \|S\| + \|Q\| samples, so their
-coefficients are stored, scores come from the Gram matrix, and a step costs 2 N N K. The cheaper one
-is taken: Gram up to about N = d, with many steps and classes up to 2 d. Classes are rows
-throughout.
+Cost: the iteration has two equivalent forms. The *feature* form stores the weights w; a step costs
+4 N K d operations. The *Gram* form uses that every w is a linear combination of the
+N = \|S\| + \|Q\| samples: it stores the coefficients, computes scores from the Gram matrix, and a
+step costs 2 N N K. The solver takes the cheaper form: Gram up to about N = d, and up to N = 2 d
+with many steps and classes. Classes are rows throughout.
 
-Prefer it to TIM-GD: equal accuracy, some forty times faster. Reference: [Boudiaf2020]_ in
-``objective.py``, Propositions 1 and 2.
+When to prefer it: it assumes about as many queries of every class, or a known class prior. It is as
+accurate as TIM-GD and about forty times faster. Where the class balance is unknown, use TIM-auto.
+
+Reference: [Boudiaf2020]_ in ``objective.py``, Propositions 1 and 2.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from functools import partial
+from typing import ClassVar, Literal, final
 
 import torch
 from torch import Tensor
 
+from infoshot.core import checks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers import _kernels as kernels
 from infoshot.solvers.objective import class_logits, class_means, class_rows
-from infoshot.solvers.solver import State
+from infoshot.solvers.solver import Rule, State
 from infoshot.solvers.tim import TimSolver
 
 _LOG2_E = math.log2(math.e)
@@ -38,7 +46,7 @@ _LOG2_E = math.log2(math.e)
 
 @dataclass(eq=False)
 class AdmState(State):
-    """In the Gram form ``weights`` are coefficients of the samples, else prototypes."""
+    """``weights`` are coefficients of the samples in the Gram form, else prototypes."""
 
     gram_form: bool
     basis: Tensor  # tau times the Gram matrix [task, n, n], or the features [task, n, dim]
@@ -54,21 +62,21 @@ class AdmState(State):
 class TimAdm(TimSolver[AdmState]):
     """Transductive information maximization by alternating closed-form updates.
 
-    Parameters beyond those of ``TimSolver``:
+    It adds these parameters to those of ``TimSolver``.
 
     Parameters
     ----------
     n_steps
         Alternations per task.
     prototype_step_size
-        How far the weights go towards the closed-form update. ``None``: all the way, as published,
-        less the more skewed the class prior is (K times its smallest share, at least 0.3), since
-        whole steps then often swing between two states for ever.
+        Fraction of the closed-form update that a step takes. ``None``: 1, as published; with a
+        skewed class prior K times its smallest proportion, at least 0.3, since full steps then
+        often oscillate between two states.
     linearized
-        Keep the linearised part of the weight update. ``False`` is the paper's remark in its
-        appendix: a soft k-means step, which loses accuracy.
+        Keep the linearised part of the weight update. ``False``: the variant of the paper's
+        appendix, a soft k-means step, which loses accuracy.
     form
-        ``"gram"`` or ``"feature"``, see the module; ``"auto"``: the cheaper one.
+        ``"gram"`` or ``"feature"``, see the module. ``"auto"``: the cheaper one.
 
     Examples
     --------
@@ -80,6 +88,12 @@ class TimAdm(TimSolver[AdmState]):
     tensor([[0, 0, 1, 1]])
     """
 
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **TimSolver.rules,
+        "prototype_step_size": checks.share_or_none,
+        "linearized": partial(checks.one_of, allowed=(True, False)),
+        "form": partial(checks.one_of, allowed=("auto", "gram", "feature")),
+    }
     inductive = True
 
     n_steps: int = 150
@@ -88,7 +102,7 @@ class TimAdm(TimSolver[AdmState]):
     form: Literal["auto", "gram", "feature"] = "auto"
 
     def init(self, task: TaskBatch) -> AdmState:
-        """Start from class means."""
+        """Start from the class means."""
         basis = torch.cat((task.z_sup, task.z_qry), dim=1)
         y = class_rows(task.y_sup, task.n_way, basis.dtype)
         gram_form = self._uses_gram(task)
@@ -99,7 +113,6 @@ class TimAdm(TimSolver[AdmState]):
         else:
             weights = class_means(task.z_sup, task.y_sup, task.n_way)
         return AdmState(
-            posterior=y.new_full((len(task), task.n_way, task.n_qry), math.inf),
             gram_form=gram_form,
             basis=basis,
             weights=weights,
@@ -110,14 +123,14 @@ class TimAdm(TimSolver[AdmState]):
         )
 
     def step(self, task: TaskBatch, state: AdmState) -> AdmState:
-        """One q-step and one w-step, both from the posterior of the weights before."""
+        """Take one q-step and one w-step, both from the posterior of the previous weights."""
         log_p = torch.log_softmax(self._logits(state), dim=1)
         q = self._update_assignments(log_p[:, :, task.n_sup :], state.balance, state.log_prior)
         p = _exp(log_p)
         p_sup, p_qry = p[:, :, : task.n_sup], p[:, :, task.n_sup :]
         if self.tolerance is not None:
             state.posterior = p_qry.clone()
-        # a, -b and 1/c of the module's docstring; -b takes the place of p.
+        # a, -b and 1/c of the module's docstring; -b overwrites p.
         p_sup.mul_(self.support_weight(task.n_sup, task.n_qry))
         a = p.sum(-1, keepdim=True)
         if not self.linearized:
@@ -130,20 +143,16 @@ class TimAdm(TimSolver[AdmState]):
         step_size = self.step_size()
         if step_size != 1:
             share, keep = share * step_size, keep * step_size + (1 - step_size)
-        if self.cross_entropy_weight == 0:  # a class without queries or support stays where it is
+        if self.cross_entropy_weight == 0:  # a class without queries keeps its weights
             share, keep = share.where(c > 0, 0), keep.where(c > 0, 1)
         moved = p if state.gram_form else torch.bmm(p, state.basis)
         state.weights.mul_(keep).addcmul_(moved, share, value=-1)
         return state
 
     def advance(self, task: TaskBatch, state: AdmState, n_steps: int) -> AdmState:
-        """Take many steps, in one launch where there is a kernel for it."""
+        """Take many steps, in one launch where there is a kernel for the tasks."""
         if not self._has_kernel(task, state):
             return super().advance(task, state, n_steps)
-        return self.launch(task, state, n_steps)
-
-    def launch(self, task: TaskBatch, state: AdmState, n_steps: int, **how: Any) -> AdmState:  # noqa: ANN401
-        """Take many steps by the kernel, which is told ``how`` to work."""
         from infoshot.solvers._kernels.adm_steps import adm_steps
 
         state.weights = state.weights.contiguous()
@@ -159,7 +168,6 @@ class TimAdm(TimSolver[AdmState]):
             sigma=self.support_weight(task.n_sup, task.n_qry),
             step_size=self.step_size(),
             linearized=self.linearized,
-            **how,
         )
         return state
 
@@ -181,12 +189,12 @@ class TimAdm(TimSolver[AdmState]):
         return n * (n if self._uses_gram(task) else task.dim) + 4 * n * task.n_way
 
     def support_weight(self, n_sup: int, n_qry: int) -> float:
-        """Sigma: weight of a support sample when a query sample weighs one."""
+        """Sigma, the weight of a support sample relative to a query."""
         weight = self.cross_entropy_weight / (1 + self.conditional_entropy_weight)
         return weight * n_qry / n_sup
 
     def step_size(self) -> float:
-        """How far the weights go towards the closed-form update."""
+        """Fraction of the closed-form update that a step takes."""
         if self.prototype_step_size is not None:
             return self.prototype_step_size
         if self.class_prior is None:
@@ -195,14 +203,14 @@ class TimAdm(TimSolver[AdmState]):
         return max(0.3, float(rarest))
 
     def _uses_gram(self, task: TaskBatch) -> bool:
-        """Whether the Gram form is cheaper; its one large product runs at twice the speed."""
+        """Whether the Gram form is cheaper; its single large product runs twice as fast."""
         if self.form != "auto":
             return self.form == "gram"
         n, steps = task.n_sup + task.n_qry, self.n_steps * task.n_way
         return n * n * (task.dim + 2 * steps) < 4 * n * task.dim * steps
 
     def _has_kernel(self, task: TaskBatch, state: AdmState) -> bool:
-        """Whether steps need not leave the GPU; a tolerance needs the posterior of each."""
+        """Whether a kernel can take all steps; a tolerance needs the posterior of each step."""
         return (
             state.gram_form
             and self.tolerance is None
@@ -232,5 +240,5 @@ class TimAdm(TimSolver[AdmState]):
 
 
 def _exp(x: Tensor) -> Tensor:
-    """Exponential through base 2: two to twenty times as fast as PyTorch's exp on a CPU."""
+    """Exponential through base 2, two to twenty times faster than PyTorch's exp on a CPU."""
     return torch.exp2(x * _LOG2_E)

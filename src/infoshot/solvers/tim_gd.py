@@ -1,17 +1,21 @@
 r"""TIM-GD: gradient descent on the class weights with Adam.
 
-Minimises the TIM objective [TIM] of ``docs/math.md`` over the weights, from class means, by the
-descent of ``descent.py`` with Shannon's entropy; with a class prior :math:`\pi` the slope at the
-marginal is :math:`\log \hat p_k - \log \pi_k`. A step costs 4 N K d operations for
-N = \|S\| + \|Q\| samples. It assumes about as many queries of every class, or the prior. Prefer
-TIM-ADM unless you need this very descent.
+TIM-GD maximizes the mutual information between the queries and their predicted labels while it
+classifies the support correctly, by gradient descent on the class weights.
+
+Objective: [TIM] of ``docs/math.md``. Update: Adam on the gradient of ``descent.py`` with Shannon's
+entropy, from the class means; with a class prior :math:`\pi` the slope at the marginal is
+:math:`\log \hat p_k - \log \pi_k`. Cost: 4 N K d operations per step for N = \|S\| + \|Q\| samples.
+
+When to prefer it: it assumes about as many queries of every class, or a known class prior. Prefer
+TIM-ADM, which reaches the same accuracy faster, unless you need the published gradient descent.
 
 Reference: [Boudiaf2020]_ in ``objective.py``; Adam as in ``adam.py``.
 """
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from infoshot.core.types import TaskBatch
 from infoshot.solvers import _kernels as kernels
@@ -39,24 +43,14 @@ class TimGd(DescentSolver, TimSolver[DescentState]):
     """
 
     def init(self, task: TaskBatch) -> DescentState:
-        """Start from class means, knowing the prior."""
+        """Start from the class means, with the prior."""
         return dataclasses.replace(super().init(task), log_prior=self.log_prior(task))
 
     def advance(self, task: TaskBatch, state: DescentState, n_steps: int) -> DescentState:
-        """Take many steps, in one launch where there is a kernel for it."""
+        """Take many steps, in one launch where there is a kernel for the tasks."""
         n_samples = task.n_sup + task.n_qry
         if self.tolerance is not None or not kernels.takes(state.z, n_samples, task.n_way):
             return super().advance(task, state, n_steps)
-        return self.launch(task, state, n_steps)
-
-    def launch(
-        self,
-        task: TaskBatch,
-        state: DescentState,
-        n_steps: int,
-        **how: Any,  # noqa: ANN401
-    ) -> DescentState:
-        """Take many steps by the kernel, which is told ``how`` to work."""
         from infoshot.solvers._kernels.descent_steps import descent_steps
 
         steps = range(state.n_descents + 1, state.n_descents + n_steps + 1)
@@ -73,7 +67,6 @@ class TimGd(DescentSolver, TimSolver[DescentState]):
             cross_entropy_weight=self.cross_entropy_weight,
             marginal_entropy_weight=self.marginal_entropy_weight,
             conditional_entropy_weight=self.conditional_entropy_weight,
-            **how,
         )
         state.n_descents += n_steps
         return state

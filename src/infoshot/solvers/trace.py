@@ -1,4 +1,4 @@
-"""What can be watched while a solve runs: step events, and the recorder of traces."""
+"""What can be observed during a solve: step events, and the recorder of traces."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StepEvent:
-    """A step that was just taken, for the tasks that are still running; step 0 is the start.
+    """A step of the tasks that are still running; step 0 is the start.
 
-    ``task_ids`` are their positions in the batch that was given to ``solve``; ``seconds`` is what
-    this step alone took. What the methods return is yours to keep; ``task`` and ``state`` are the
-    solver's own and change with the next step.
+    ``task_ids`` are their positions in the batch that was given to ``solve``; ``seconds`` is the
+    time of this step. The methods return copies; ``task`` and ``state`` belong to the solver and
+    change with the next step.
     """
 
     step: int
@@ -47,14 +47,14 @@ StepHook = Callable[[StepEvent], None]
 
 
 class TraceRecorder:
-    """Collects the terms of the objective at every step, per task."""
+    """Record the terms of the objective at every step, per task."""
 
     def __init__(self, n_tasks: int, n_steps: int) -> None:
         self._terms = torch.full((4, n_tasks, n_steps + 1), torch.nan, dtype=torch.float64)
         self._seconds = torch.zeros(n_steps + 1, dtype=torch.float64)
 
     def __call__(self, event: StepEvent) -> None:
-        """Take down one step."""
+        """Record one step."""
         solver, task = event.solver, event.task
         log_p_sup = solver.classify(task.z_sup, event.prototypes())
         log_p_qry = event.log_posterior()
@@ -68,7 +68,7 @@ class TraceRecorder:
         self._seconds[event.step] += event.seconds
 
     def trace(self, n_steps: Tensor) -> Trace:
-        """Everything taken down; a task that stopped after ``n_steps`` keeps its last value."""
+        """Return the trace; a task that stopped after ``n_steps`` keeps its last value."""
         columns = torch.arange(self._terms.shape[-1])
         last = torch.minimum(columns, n_steps.cpu().unsqueeze(-1))
         terms = self._terms.gather(-1, last.expand_as(self._terms))

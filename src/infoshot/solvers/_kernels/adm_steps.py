@@ -1,32 +1,28 @@
-r"""All steps of TIM-ADM in one launch, a block of threads per task, in the Gram form.
+r"""All steps of TIM-ADM in one launch, one thread block per task, in the Gram form.
 
-The maths is that of ``tim_adm.py`` with N = \|S\| + \|Q\| samples, coefficients A of shape (K, N)
-and G the Gram matrix times tau. A step is
+The mathematics is that of ``tim_adm.py`` with N = \|S\| + \|Q\| samples, coefficients A of shape
+(K, N) and G the Gram matrix times tau. A step is
 
 .. math:: s = A G, \quad \ell_{ki} = s_{ki} - \tfrac12 \langle A_k, s_k \rangle, \quad
           A_k \leftarrow \frac{a_k A_k + b_k}{c_k}
 
-with p the softmax of the logits over classes and a, b, c made of p and the soft labels q. Only A
-leaves the chip, once: G, A and the labels stay in registers for all steps, where the plain code
-reads G from memory in each. Classes are rows; rows and columns that only fill up to a power of two
-have a probability, a coefficient and a weight of zero.
+with p the softmax of the logits over classes and a, b, c computed from p and the soft labels q. G,
+A and the labels stay in registers for all steps, and only A is written, once; the PyTorch steps
+read G from memory in each step. Classes are rows; rows and columns that pad to a power of two have
+a probability, a coefficient and a weight of zero.
 
-How A G is taken: ``"tf32x3"`` and ``"ieee"`` as in ``blocks.py``, and since G is symmetric as
-(G A^T)^T, so that samples fill the tensor cores' long side and the few classes their short one. It
-keeps both parts of G in shared memory, which smaller GPUs do not have. ``"fma"``: class by class in
-float32 on the ordinary units, with G in registers.
+A G is computed class by class in float32 on the ordinary units. Tensor cores were slower, see
+``docs/performance.md``.
 """
-
-from typing import Literal
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from infoshot.solvers._kernels.blocks import log_sum, product, softmax
+from infoshot.solvers._kernels.blocks import log_sum, softmax
 
-Arithmetic = Literal["fma", "tf32x3", "ieee"]
+_WARPS = 2
 
 
 def adm_steps(
@@ -42,10 +38,8 @@ def adm_steps(
     sigma: float,
     step_size: float,
     linearized: bool,
-    arithmetic: Arithmetic = "fma",
-    num_warps: int = 2,
 ) -> None:
-    """Take steps of TIM-ADM; ``coefficients`` are written over. Float32 throughout.
+    """Take steps of TIM-ADM; overwrites ``coefficients``. Float32 throughout.
 
     Parameters
     ----------
@@ -58,18 +52,15 @@ def adm_steps(
     sharpness
         1 + alpha.
     sigma
-        Weight of a support sample when a query weighs one.
+        Weight of a support sample relative to a query.
     step_size, linearized
         As in ``TimAdm``.
-    arithmetic, num_warps
-        How a block works, see the module; the result is the same up to rounding.
     """
     n_tasks, n_way, n = coefficients.shape
     if log_prior is None:
         log_prior = torch.zeros_like(y_count)
     if not isinstance(balance, Tensor):
         balance = y_count.new_full((n_tasks,), balance)
-    columns = max(16, triton.next_power_of_2(n))
     with torch.cuda.device_of(gram):
         _adm_kernel[(n_tasks,)](
             gram.contiguous(),
@@ -86,11 +77,10 @@ def adm_steps(
             float(step_size),
             K=n_way,
             ROWS=max(8, triton.next_power_of_2(n_way)),
-            COLUMNS=columns,
+            COLUMNS=max(16, triton.next_power_of_2(n)),
             LINEARIZED=linearized,
             GUARDED=sigma == 0,
-            PRODUCT=arithmetic,
-            num_warps=num_warps,
+            num_warps=_WARPS,
         )
 
 
@@ -113,7 +103,6 @@ def _adm_kernel(
     COLUMNS: tl.constexpr,
     LINEARIZED: tl.constexpr,
     GUARDED: tl.constexpr,
-    PRODUCT: tl.constexpr,
 ):
     """Take all steps of one task."""
     task = tl.program_id(0).to(tl.int64)
@@ -127,14 +116,14 @@ def _adm_kernel(
         mask=(row < K) & (column < n_sup),
         other=0.0,
     )
-    # A row that fills up counts one, so that nothing is divided by zero.
+    # A padding row has a count of one, which avoids division by zero.
     y_count = tl.load(y_count_ptr + task * K + row, mask=row < K, other=1.0)
     log_prior = tl.load(log_prior_ptr + task * K + row, mask=row < K, other=0.0)
     balance = tl.load(balance_ptr + task)
     is_query = (column >= n_sup) & (column < n)
     weight = tl.where(is_query, 1.0, tl.where(column < n_sup, sigma, 0.0))
     for _ in range(n_steps):
-        scores = _scores(gram, coefficients, K, ROWS, PRODUCT)
+        scores = _scores(gram, coefficients, K, ROWS)
         norm = tl.sum(coefficients * scores, 1, keep_dims=True)
         logits = tl.where(row < K, scores - 0.5 * norm, float("-inf"))
         p, log_p = softmax(logits)
@@ -150,7 +139,7 @@ def _adm_kernel(
             b -= p
         share = step_size / c
         keep += 1.0 - step_size
-        if GUARDED:  # a class without queries or support stays where it is
+        if GUARDED:  # a class without queries keeps its coefficients
             keep, share = tl.where(c > 0, keep, 1.0), tl.where(c > 0, share, 0.0)
         coefficients = coefficients * keep + b * share
     tl.store(own, coefficients, mask=real)
@@ -158,10 +147,10 @@ def _adm_kernel(
 
 @triton.jit
 def _load_gram(gram_ptr: tl.tensor, task: tl.tensor, n: tl.tensor, SIZE: tl.constexpr):
-    """Load the Gram matrix of a task, zeros around it.
+    """Load the Gram matrix of a task, padded with zeros.
 
-    The compiler knows no factor of n, so it cannot load four numbers at a time and gives whole
-    columns to threads: sums over a column, of ``"fma"``, then pass between few threads or none.
+    The compiler does not know the divisors of n, so it does not vectorise the loads and gives whole
+    columns to threads; the sums over columns in ``_scores`` then need few exchanges or none.
     """
     row, column = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
     inside = (row < n) & (column < n)
@@ -174,18 +163,13 @@ def _scores(
     coefficients: tl.tensor,
     K: tl.constexpr,
     ROWS: tl.constexpr,
-    PRODUCT: tl.constexpr,
 ):
-    """Coefficients times the Gram matrix, see the module."""
-    if PRODUCT == "fma":
-        row = tl.arange(0, ROWS)[:, None]
-        scores = tl.zeros_like(coefficients)
-        for k in tl.static_range(K):
-            one = tl.sum(tl.where(row == k, coefficients, 0.0), 0)
-            scores = tl.where(row == k, tl.sum(one[:, None] * gram, 0)[None, :], scores)
-    else:
-        zeros = tl.zeros((gram.shape[0], ROWS), tl.float32)
-        scores = tl.trans(product(gram, tl.trans(coefficients), zeros, PRODUCT))
+    """Coefficients times the Gram matrix, class by class."""
+    row = tl.arange(0, ROWS)[:, None]
+    scores = tl.zeros_like(coefficients)
+    for k in tl.static_range(K):
+        one = tl.sum(tl.where(row == k, coefficients, 0.0), 0)
+        scores = tl.where(row == k, tl.sum(one[:, None] * gram, 0)[None, :], scores)
     return scores
 
 

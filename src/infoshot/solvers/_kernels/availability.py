@@ -1,7 +1,6 @@
-"""Where the kernels run: on CUDA devices where Triton can build one, in float32, for small tasks.
+"""Where the kernels run: on CUDA devices where Triton works, in float32, for small tasks.
 
-With ``TRITON_INTERPRET=1`` they run anywhere, interpreted and slowly, which is how they are tested
-without a GPU.
+With ``TRITON_INTERPRET=1`` they run on any machine, interpreted and slow; the tests use that.
 """
 
 import functools
@@ -10,7 +9,7 @@ import os
 import torch
 from torch import Tensor
 
-_MOST_SAMPLES, _MOST_CLASSES = 128, 16  # a block of threads holds matrices of one task
+_MOST_SAMPLES, _MOST_CLASSES = 128, 16  # the matrices of a task must fit into a thread block
 
 
 def takes(features: Tensor, n_samples: int, n_way: int) -> bool:
@@ -19,7 +18,7 @@ def takes(features: Tensor, n_samples: int, n_way: int) -> bool:
 
 
 def fits(n_samples: int, n_way: int) -> bool:
-    """Whether a task is small enough for a block of threads."""
+    """Whether a task is small enough for a thread block."""
     return n_samples <= _MOST_SAMPLES and n_way <= _MOST_CLASSES
 
 
@@ -31,10 +30,10 @@ def available(device: torch.device) -> bool:
 
 @functools.cache
 def _works(device: torch.device) -> bool:
-    """Build and launch the smallest kernel there is, once; Triton also needs a C compiler."""
+    """Build and launch a minimal kernel, once; Triton also needs a C compiler."""
     try:
         from infoshot.solvers._kernels.trial import runs
 
         return runs(device)
-    except Exception:  # whatever it is, the plain steps are there
+    except Exception:  # any failure: solvers take PyTorch steps
         return False

@@ -1,35 +1,34 @@
-r"""All steps of TIM-GD in one launch, a block of threads per task.
+r"""All steps of TIM-GD in one launch, one thread block per task.
 
-The maths is that of ``descent.py`` with Shannon's entropy and of ``adam.py``. A step is two
+The mathematics is that of ``descent.py`` with Shannon's entropy and of ``adam.py``. A step is two
 products with the features z, of shape (N, d): the logits take :math:`w z^\top`, the gradient over
-the weights takes :math:`g z` with g the gradient over the logits. Features of a task do not fit on
-a multiprocessor, but those of all tasks at work fit into the second-level cache or nearly so. Each
-step reads them from there *once*: block of coordinates by block, the gradient of the block moves
-its weights, and the moved weights at once give the block's part of the next step's logits, which
-is possible because Adam works per coordinate. The plain code reads them twice, from memory.
+the weights takes :math:`g z` with g the gradient over the logits. The features of a task do not fit
+into a multiprocessor, but those of all running tasks nearly fit into the second-level cache. Each
+step reads them *once*, in blocks of coordinates: the gradient of a block updates its weights, and
+the new weights immediately give the block's part of the next logits. This is possible because Adam
+works per coordinate. The PyTorch steps read the features twice, from memory.
 
 The weights and Adam's two means of a task, a seventh of its features for five classes and a hundred
-samples, are read and written in place in every step; nothing else leaves the chip. Classes are
-rows; rows and columns that only fill up to a power of two have a probability and a gradient of
-zero.
+samples, are read and written in place in every step; all other values stay on the chip. Classes are
+rows; rows and columns that pad to a power of two have a probability and a gradient of zero.
 
-Products are ``"tf32x3"`` or ``"ieee"`` as in ``blocks.py``. Both are written with the features on
-the left, so that samples or coordinates fill the tensor cores' long side and the few classes their
-short one. Tensor cores cut sums off instead of rounding them, so the sums over blocks of
-coordinates are added up outside.
+Products run on the tensor cores, which use the first 11 of float32's 24 bits of precision: every
+number is split into a part of 11 bits and a remainder, and three of the four products of parts are
+summed in float32. The omitted one is 2^-22 of a term, less than the rounding of the sum. The
+features are the left factor, so that samples or coordinates fill the tensor cores' long side and
+the few classes their short one. Tensor cores truncate sums instead of rounding them, so the sums
+over blocks of coordinates are added outside.
 """
-
-from typing import Literal
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from infoshot.solvers._kernels.blocks import log_sum, product, softmax
+from infoshot.solvers._kernels.blocks import log_sum, softmax
 from infoshot.solvers.adam import BETA1, BETA2
 
-Arithmetic = Literal["tf32x3", "ieee"]
+_WARPS, _BLOCK = 8, 128  # coordinates at a time
 
 
 def descent_steps(
@@ -45,12 +44,8 @@ def descent_steps(
     cross_entropy_weight: float,
     marginal_entropy_weight: float,
     conditional_entropy_weight: float,
-    arithmetic: Arithmetic = "tf32x3",
-    num_warps: int = 8,
-    block: int = 128,
-    num_stages: int = 1,
 ) -> None:
-    """Take steps of TIM-GD; ``weights``, ``mean`` and ``square`` are written over. All float32.
+    """Take steps of TIM-GD; overwrites ``weights``, ``mean`` and ``square``. All float32.
 
     Parameters
     ----------
@@ -63,12 +58,9 @@ def descent_steps(
     log_prior
         Shape ``(task, class, 1)``.
     rates
-        Of every step its rate and epsilon, shape ``(step, 2)``, see ``adam.corrected``.
+        Rate and epsilon of every step, shape ``(step, 2)``, see ``adam.corrected``.
     temperature, cross_entropy_weight, marginal_entropy_weight, conditional_entropy_weight
         As in ``TimGd``.
-    arithmetic, num_warps, block, num_stages
-        How a block works, how many coordinates it takes at a time, and how many such blocks of
-        coordinates are on their way at once; the result is the same up to rounding.
     """
     (n_tasks, n, dim), (_, n_way, n_sup) = z.shape, y.shape
     if log_prior is None:
@@ -97,10 +89,9 @@ def descent_steps(
             K=n_way,
             ROWS=max(8, triton.next_power_of_2(n_way)),
             COLUMNS=max(16, triton.next_power_of_2(n)),
-            BLOCK=block,
-            PRODUCT=arithmetic,
-            num_warps=num_warps,
-            num_stages=num_stages,
+            BLOCK=_BLOCK,
+            num_warps=_WARPS,
+            num_stages=1,
         )
 
 
@@ -128,7 +119,6 @@ def _descent_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
-    PRODUCT: tl.constexpr,
 ):
     """Take all steps of one task."""
     task = tl.program_id(0).to(tl.int64)
@@ -148,7 +138,7 @@ def _descent_kernel(
     for start in range(0, dim, BLOCK):
         z = _load_block(z_ptr, start, n, dim, COLUMNS, BLOCK)
         w = _load_block(weights_ptr, start, K, dim, ROWS, BLOCK)
-        scores += product(z, tl.trans(w), tl.zeros_like(scores), PRODUCT)
+        scores += _product(z, tl.trans(w), tl.zeros_like(scores))
         norms += w * w
     for step in range(n_steps):
         norm = tl.sum(norms, 1, keep_dims=True)
@@ -165,7 +155,7 @@ def _descent_kernel(
             w = _load_block(weights_ptr, start, K, dim, ROWS, BLOCK)
             mean = _load_block(mean_ptr, start, K, dim, ROWS, BLOCK)
             square = _load_block(square_ptr, start, K, dim, ROWS, BLOCK)
-            gradient = product(tl.trans(z), tl.trans(g), tl.trans(-total * w), PRODUCT)
+            gradient = _product(tl.trans(z), tl.trans(g), tl.trans(-total * w))
             gradient = tl.trans(gradient)
             mean += gain1 * (gradient - mean)
             square = decay2 * square + gain2 * gradient * gradient
@@ -173,9 +163,9 @@ def _descent_kernel(
             _store_block(weights_ptr, w, start, K, dim, ROWS, BLOCK)
             _store_block(mean_ptr, mean, start, K, dim, ROWS, BLOCK)
             _store_block(square_ptr, square, start, K, dim, ROWS, BLOCK)
-            scores += product(z, tl.trans(w), tl.zeros_like(scores), PRODUCT)
+            scores += _product(z, tl.trans(w), tl.zeros_like(scores))
             norms += w * w
-        tl.debug_barrier()  # what was written is read by other threads in the next step
+        tl.debug_barrier()  # other threads read these values in the next step
 
 
 @triton.jit
@@ -187,7 +177,7 @@ def _load_block(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Load a block of coordinates of all rows, zeros around it."""
+    """Load a block of coordinates of all rows, padded with zeros."""
     row, column = tl.arange(0, ROWS)[:, None], start + tl.arange(0, BLOCK)[None, :]
     return tl.load(ptr + row * dim + column, mask=(row < n_rows) & (column < dim), other=0.0)
 
@@ -202,7 +192,7 @@ def _store_block(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Store what ``_load_block`` loads."""
+    """Store a block of coordinates of all rows."""
     row, column = tl.arange(0, ROWS)[:, None], start + tl.arange(0, BLOCK)[None, :]
     tl.store(ptr + row * dim + column, values, mask=(row < n_rows) & (column < dim))
 
@@ -220,7 +210,7 @@ def _logit_gradient(
     is_class: tl.tensor,
     column: tl.tensor,
 ):
-    """Tau times the gradient over the logits, zero for samples and classes that only fill up."""
+    """Tau times the gradient over the logits, zero for padding samples and classes."""
     is_query = (column >= n_sup) & (column < n)
     p, log_p = softmax(tl.where(is_class, logits, float("-inf")))
     log_p = tl.where(is_class, log_p, 0.0)
@@ -228,3 +218,21 @@ def _logit_gradient(
     g_query = p * (u - tl.sum(p * u, 0, keep_dims=True))
     g_support = (p - y) * of_support
     return tl.where(is_query, g_query, tl.where(column < n_sup, g_support, 0.0))
+
+
+@triton.jit
+def _product(a: tl.tensor, b: tl.tensor, c: tl.tensor):
+    """Matrix product a b + c to the precision of float32, see the module."""
+    a_big, a_small = _split(a)
+    b_big, b_small = _split(b)
+    c = tl.dot(a_small, b_big, c, input_precision="tf32")
+    c = tl.dot(a_big, b_small, c, input_precision="tf32")
+    return tl.dot(a_big, b_big, c, input_precision="tf32")
+
+
+@triton.jit
+def _split(x: tl.tensor):
+    """Split a number into the nearest one of 11 bits of precision, and the remainder."""
+    bits = x.to(tl.int32, bitcast=True)
+    big = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return big, x - big

@@ -1,4 +1,4 @@
-"""The smallest kernel: whether Triton can build and launch one here at all."""
+"""A minimal kernel, to find out whether Triton can build and launch one here."""
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 
 
 def runs(device: torch.device) -> bool:
-    """Whether a kernel that writes one number writes it."""
+    """Whether a kernel that writes one number works on this device."""
     number = torch.zeros(1, device=device)
     with torch.cuda.device_of(number):
         _write_one[(1,)](number)

@@ -1,1 +1,1 @@
-"""Methods beside TIM, one file each."""
+"""Methods other than TIM, one module each."""

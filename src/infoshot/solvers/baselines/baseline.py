@@ -1,18 +1,19 @@
 r"""Baseline: a linear classifier fitted to the support.
 
-Minimises the cross-entropy of the labelled samples over weights without bias, from zero, with Adam:
+It minimises the cross-entropy of the labelled samples over weights without bias, for a fixed number
+of steps of Adam from zero. The queries are classified independently.
 
 .. math:: -\frac{1}{|S|} \sum_{i \in S} \sum_k y_{ik} \log p_{ik}, \qquad
           p_{ik} \propto \exp(\tau w_k^\top z_i)
 
-The gradient is written out, so no autograd graph is built:
-:math:`\partial L / \partial w_k = \frac{\tau}{|S|} \sum_{i \in S} (p_{ik} - y_{ik}) z_i`.
+Update: Adam on the closed-form gradient
+:math:`\partial L / \partial w_k = \frac{\tau}{|S|} \sum_{i \in S} (p_{ik} - y_{ik}) z_i`. It stops
+early, far from the minimum, which is at infinity for separable classes. Cost: 4 \|S\| K d
+operations per step.
 
-It never looks at the queries together, so it is right for a single query and for any class balance
-among them; the class balance of the support becomes its prior. It stops after a fixed number of
-steps, far from the minimum, which lies at infinity where classes can be separated. A step costs
-4 \|S\| K d operations. Adam works per coordinate, so the result depends on the axes of the feature
-space.
+When to prefer it: for a single query or any class balance among the queries. The class frequencies
+of the support become its prior. Adam scales every coordinate, so the result depends on the axes of
+the feature space.
 
 Reference: W.-Y. Chen, Y.-C. Liu, Z. Kira, Y.-C. F. Wang, J.-B. Huang. A Closer Look at Few-shot
 Classification. ICLR 2019; Adam as in ``adam.py``.
@@ -66,13 +67,12 @@ class Baseline(Solver[_BaselineState]):
         """Start from zero."""
         weights = task.z_sup.new_zeros(len(task), task.n_way, task.dim)
         return _BaselineState(
-            posterior=weights.new_empty(len(task), 0, 0),
             weights=weights,
             y=class_rows(task.y_sup, task.n_way, weights.dtype),
         )
 
     def step(self, task: TaskBatch, state: _BaselineState) -> _BaselineState:
-        """One step of Adam along the gradient."""
+        """Take one step of Adam."""
         scores = torch.bmm(state.weights, task.z_sup.mT).mul_(self.temperature)
         surplus = torch.softmax(scores, dim=1).sub_(state.y).mul_(self.temperature / task.n_sup)
         state.descend(torch.bmm(surplus, task.z_sup), self.learning_rate)
@@ -83,7 +83,7 @@ class Baseline(Solver[_BaselineState]):
         return state.weights
 
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
-        """Log-probabilities that the weights give to any samples, ``(task, sample, class)``."""
+        """Log-probabilities of any samples given the weights, ``(task, sample, class)``."""
         scores = torch.bmm(prototypes, z.mT).mul_(self.temperature)
         return torch.log_softmax(scores, dim=1).mT
 

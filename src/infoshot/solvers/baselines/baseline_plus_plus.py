@@ -1,22 +1,23 @@
-r"""Baseline++: a cosine classifier with a learnt scale, fitted to the support.
+r"""Baseline++: a cosine classifier with a learned scale, fitted to the support.
 
-Minimises the cross-entropy of the labelled samples over directions and one scale, with Adam:
+It minimises the cross-entropy of the labelled samples over class directions and one scale, with
+Adam. The queries are classified independently.
 
 .. math:: -\frac{1}{|S|} \sum_{i \in S} \sum_k y_{ik} \log p_{ik}, \qquad
           p_{ik} \propto \exp(s \, c_{ki}), \quad c_{ki} = \cos(v_k, z_i)
 
-The directions start at the support means, scaled to length one, and the scale at :math:`\tau`. The
-gradient is written out, so no autograd graph is built. With :math:`\hat v, \hat z` of length one
-and :math:`g_{ki} = (p_{ik} - y_{ik}) / |S|`,
+The directions start at the support means, scaled to unit length, and the scale at :math:`\tau`.
+Update: Adam on the closed-form gradient. With :math:`\hat v, \hat z` of unit length and
+:math:`g_{ki} = (p_{ik} - y_{ik}) / |S|`,
 
 - scale: :math:`\partial L / \partial s = \sum_{ki} g_{ki} c_{ki}`
 - directions: :math:`\partial L / \partial v_k
   = \frac{s}{\|v_k\|} \left(\sum_i g_{ki} \hat z_i - (\sum_i g_{ki} c_{ki}) \hat v_k\right)`
 
-It never looks at the queries together, so it is right for a single query and for any class balance.
-The lengths of features mean nothing to it. A mean of length zero has no direction: its cosines are
-0, and it stays. A step costs 4 \|S\| K d operations. Adam works per coordinate, so the result
-depends on the axes of the feature space.
+Cost: 4 \|S\| K d operations per step. When to prefer it: for a single query or any class balance
+among the queries. It ignores the lengths of the features. A mean of length zero has no direction:
+its cosines are 0 and it does not change. Adam scales every coordinate, so the result depends on the
+axes of the feature space.
 
 Reference: W.-Y. Chen, Y.-C. Liu, Z. Kira, Y.-C. F. Wang, J.-B. Huang. A Closer Look at Few-shot
 Classification. ICLR 2019; Adam as in ``adam.py``.
@@ -36,9 +37,9 @@ from infoshot.solvers.solver import Solver
 
 @dataclass(eq=False, kw_only=True)
 class _CosineState(AdamState):
-    """``weights`` are all directions and then the scale, ``(task, class * dim + 1)``."""
+    """``weights`` holds all directions and then the scale, ``(task, class * dim + 1)``."""
 
-    z: Tensor  # support scaled to length one, [task, support, dim]
+    z: Tensor  # support scaled to unit length, [task, support, dim]
     y: Tensor  # one-hot support labels, [task, class, support]
 
 
@@ -54,7 +55,7 @@ class BaselinePlusPlus(Solver[_CosineState]):
     learning_rate
         Adam's step size, for the directions and the scale.
     temperature
-        Where the scale on the cosines starts; larger is sharper.
+        Initial scale on the cosines; larger is sharper.
 
     Examples
     --------
@@ -70,19 +71,18 @@ class BaselinePlusPlus(Solver[_CosineState]):
     temperature: float = 10.0
 
     def init(self, task: TaskBatch) -> _CosineState:
-        """Start from class means of length one."""
+        """Start from class means of unit length."""
         means = class_means(task.z_sup, task.y_sup, task.n_way)
         directions = means * inverse_lengths(means).unsqueeze(-1)
         scale = means.new_full((len(task), 1), self.temperature)
         return _CosineState(
-            posterior=means.new_empty(len(task), 0, 0),
             weights=torch.cat((directions.flatten(1), scale), dim=1),
             z=task.z_sup * inverse_lengths(task.z_sup).unsqueeze(-1),
             y=class_rows(task.y_sup, task.n_way, means.dtype),
         )
 
     def step(self, task: TaskBatch, state: _CosineState) -> _CosineState:
-        """One step of Adam along the gradient."""
+        """Take one step of Adam."""
         v, scale = _parts(task, state)
         inverse = inverse_lengths(v).unsqueeze(-1)
         unit = v * inverse
@@ -94,12 +94,12 @@ class BaselinePlusPlus(Solver[_CosineState]):
         return state
 
     def prototypes(self, task: TaskBatch, state: _CosineState) -> Tensor:
-        """Directions, as long as the scale, shape ``(task, class, dim)``."""
+        """Directions times the scale, shape ``(task, class, dim)``."""
         v, scale = _parts(task, state)
         return v * inverse_lengths(v).unsqueeze(-1).mul_(scale)
 
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
-        """Log-probabilities that the weights give to any samples, ``(task, sample, class)``."""
+        """Log-probabilities of any samples given the weights, ``(task, sample, class)``."""
         scores = torch.bmm(prototypes, z.mT).mul_(inverse_lengths(z).unsqueeze(1))
         return torch.log_softmax(scores, dim=1).mT
 

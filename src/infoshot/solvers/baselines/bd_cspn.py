@@ -1,7 +1,8 @@
-r"""BD-CSPN: prototypes rectified by a shift of the queries and by their own guesses.
+r"""BD-CSPN: prototypes rectified by shifted and pseudo-labelled queries.
 
-Queries are moved so that their mean is that of the support, and every sample guesses a class; the
-support mean is then replaced by a weighted mean of all samples of that guess:
+The queries are shifted so that their mean equals that of the support, and every query gets a pseudo
+label by the nearest prototype. Each prototype then becomes a weighted mean of all samples with its
+label.
 
 .. math:: \eta = \frac{1}{|S|} \sum_{i \in S} z_i - \frac{1}{|Q|} \sum_{i \in Q} z_i, \qquad
           x_i = z_i \text{ on } S, \quad z_i + \eta \text{ on } Q
@@ -10,13 +11,13 @@ support mean is then replaced by a weighted mean of all samples of that guess:
           w'_k = \frac{\sum_{i: \hat y_i = k} r_{ik} x_i}{\sum_{i: \hat y_i = k} r_{ik}}
 
 with :math:`\hat y_i` the label on the support and :math:`\arg\max_k c_{ik}` on the queries. The
-answer is :math:`p_{ik} = \mathrm{softmax}_k(\tau \cos(x_i, w'_k))`. A class that no query guesses
-is made of its support alone.
+posterior is :math:`p_{ik} = \mathrm{softmax}_k(\tau \cos(x_i, w'_k))`. A class without
+pseudo-labelled queries is the weighted mean of its support. Weights are normalised in log space, so
+any temperature works.
 
-The shift assumes that queries and support have the same class balance; a single query is moved onto
-the mean of the support, and says nothing any more. Cost: three products, 6 N K d operations for
-N = \|S\| + \|Q\| samples. Weights are divided by their sum in log space, so that no temperature is
-too high.
+Cost: three products, 6 N K d operations for N = \|S\| + \|Q\| samples. When to prefer it: for
+balanced queries, where it is fast. The shift assumes the same class balance in queries and support;
+a single query is shifted onto the mean of the support and carries no information.
 
 Reference: J. Liu, L. Song, Y. Qin. Prototype Rectification for Few-Shot Learning. ECCV 2020.
 """
@@ -64,8 +65,8 @@ class BdCspn(Solver[_RectifiedState]):
 
     def init(self, task: TaskBatch) -> _RectifiedState:
         """Rectify the class means."""
-        weights, x_qry = rectified(task, self.temperature)
-        return _RectifiedState(weights.new_empty(len(task), 0, 0), weights=weights, x_qry=x_qry)
+        weights, x_qry = rectify(task, self.temperature)
+        return _RectifiedState(weights=weights, x_qry=x_qry)
 
     def log_posterior(self, task: TaskBatch, state: _RectifiedState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
@@ -76,11 +77,11 @@ class BdCspn(Solver[_RectifiedState]):
         return state.weights
 
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
-        """Log-probabilities of any samples, where they are, ``(task, sample, class)``."""
+        """Log-probabilities of any samples, not shifted, ``(task, sample, class)``."""
         return torch.log_softmax(class_cosines(z, prototypes).mul_(self.temperature), dim=1).mT
 
 
-def rectified(task: TaskBatch, temperature: float) -> tuple[Tensor, Tensor]:
+def rectify(task: TaskBatch, temperature: float) -> tuple[Tensor, Tensor]:
     """Rectified prototypes, ``(task, class, dim)``, and shifted queries, ``(task, query, dim)``."""
     shift = task.z_sup.mean(1, keepdim=True) - task.z_qry.mean(1, keepdim=True)
     x = torch.cat((task.z_sup, task.z_qry + shift), dim=1)

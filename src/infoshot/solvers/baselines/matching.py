@@ -1,13 +1,15 @@
-r"""Matching: every labelled sample votes for its class, the more the nearer it is.
+r"""Matching: a softmax-weighted vote of the labelled samples.
+
+Every labelled sample votes for its class, weighted by a softmax over its cosine with the query.
+This is how a trained matching network classifies, applied to features that were trained otherwise.
 
 .. math:: p_{ik} = \frac{\sum_{j \in S} y_{jk} \exp(\tau \cos(z_i, z_j))}
                         {\sum_{j \in S} \exp(\tau \cos(z_i, z_j))}
 
-This is what matching networks do with a query once they are trained, on features that were trained
-otherwise. It never looks at the queries together, so it is right for a single query and for any
-class balance. A class with more examples has more votes: with unequal shots, frequent classes are
-preferred. Cost: one product, 2 \|Q\| \|S\| d operations. The sums run in log space, each relative
-to its largest vote, so that no temperature is too high.
+Cost: one product, 2 \|Q\| \|S\| d operations. Sums are computed in log space relative to the
+largest vote, so any temperature works. When to prefer it: as a baseline for any class balance among
+the queries, which it classifies independently. With unequal shots it favours the classes with more
+examples, which have more votes.
 
 Reference: O. Vinyals, C. Blundell, T. Lillicrap, K. Kavukcuoglu, D. Wierstra. Matching Networks for
 One Shot Learning. NIPS 2016.
@@ -38,8 +40,8 @@ class Matching(Solver[_MatchingState]):
     Parameters
     ----------
     temperature
-        Factor on the cosine of query and labelled sample; larger is sharper, up to the label of
-        the nearest one.
+        Factor on the cosine of query and labelled sample; larger is sharper and approaches the
+        label of the nearest sample.
 
     Examples
     --------
@@ -53,9 +55,9 @@ class Matching(Solver[_MatchingState]):
     temperature: float = 1.0
 
     def init(self, task: TaskBatch) -> _MatchingState:
-        """Nothing to find: the labelled samples are the classifier."""
+        """Compute the class means; the posterior uses the labelled samples directly."""
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
-        return _MatchingState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
+        return _MatchingState(weights=weights)
 
     def log_posterior(self, task: TaskBatch, state: _MatchingState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""

@@ -1,34 +1,40 @@
-r"""OSLO: soft k-means by cosine that weighs each query by how likely it belongs to any class.
+r"""OSLO: soft k-means by cosine with an inlier weight for each query, for open sets.
 
-With :math:`c_{ik} = \cos(z_i, w_k)`, from class means and :math:`q_i = \mathrm{softmax}(\tau c_i)`,
-it repeats
+OSLO maximizes the likelihood of a model in which a query may belong to no class. It alternates
+between inlier scores, soft labels and class means, so that outliers contribute little to the means.
+
+Update, with :math:`c_{ik} = \cos(z_i, w_k)`, from the class means and
+:math:`q_i = \mathrm{softmax}(\tau c_i)`:
 
 .. math:: \xi_i = \sigma\left(\rho \sum_k q_{ik} c_{ik}\right), \qquad
           q_i = \mathrm{softmax}(\xi_i \tau c_i), \qquad
           w_k = \frac{\sum_S y_{ik} z_i + \sum_Q \xi_i q_{ik} z_i}
                      {\sum_S y_{ik} + \sum_Q \xi_i q_{ik}}
 
-and takes c from the new weights. :math:`\xi_i` is how much query i is an inlier, and
-:math:`1 - \xi_i`, from the last weights, its outlier score: the updates climb the likelihood of a
-model in which a query may belong to no class. A step costs 4 \|Q\| K d operations. Like
-soft k-means it has no term for the class balance, yet suffers where classes are missing: their
-means drift to the queries of others. It assumes features that spread around the origin, so that a
-strange query has small cosines; where all cosines are large, all queries are inliers.
+:math:`\xi_i` is the inlier score of query i, and :math:`1 - \xi_i`, from the last weights, its
+outlier score. Cost: 4 \|Q\| K d operations per step.
+
+When to prefer it: for queries of which some belong to no class. It has no term for the class
+balance, but the mean of an absent class drifts to the queries of others. It assumes features
+centred on the origin, so that outliers have small cosines; if all cosines are large, all queries
+are inliers.
 
 Reference: M. Boudiaf, E. Bennequin, M. Tami, A. Toubhans, P. Piantanida, C. Hudelot, I. Ben Ayed.
 Open-Set Likelihood Maximization for Few-Shot Learning. CVPR 2023.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from infoshot.core import checks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import class_cosines
 from infoshot.solvers.soft_means import MeansState
-from infoshot.solvers.solver import Solver
+from infoshot.solvers.solver import Rule, Solver
 
 
 @dataclass(eq=False, kw_only=True)
@@ -41,7 +47,7 @@ class _OsloState(MeansState):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Oslo(Solver[_OsloState]):
-    r"""Soft k-means by cosine with inlier scores, for queries that may belong to no class.
+    r"""Soft k-means by cosine with inlier scores, for open sets.
 
     Parameters
     ----------
@@ -62,12 +68,17 @@ class Oslo(Solver[_OsloState]):
     tensor([[False,  True, False]])
     """
 
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **Solver.rules,
+        "inlier_temperature": checks.positive,
+    }
+
     n_steps: int = 2
     temperature: float = 10.0
     inlier_temperature: float = 20.0
 
     def init(self, task: TaskBatch) -> _OsloState:
-        """Start from class means, every query an inlier."""
+        """Start from the class means, with every query an inlier."""
         state = _OsloState.at_class_means(
             task.z_sup, task.y_sup, task.n_way, cosines=task.z_qry.new_empty(0)
         )
@@ -76,7 +87,7 @@ class Oslo(Solver[_OsloState]):
         return state
 
     def step(self, task: TaskBatch, state: _OsloState) -> _OsloState:
-        """Inlier scores, soft labels, weights, each from the one before."""
+        """Update inlier scores, soft labels and weights in turn."""
         inlier = torch.sigmoid(self._inlier_logits(state))
         state.posterior = torch.softmax(state.cosines.mul_(inlier * self.temperature), dim=1)
         state.weights = state.means(state.posterior * inlier, task.z_qry)
@@ -89,11 +100,11 @@ class Oslo(Solver[_OsloState]):
         return torch.log_softmax(state.cosines * sharpness, dim=1).mT
 
     def prototypes(self, task: TaskBatch, state: _OsloState) -> Tensor:
-        """Means of support and of queries by inlier score, shape ``(task, class, dim)``."""
+        """Means over support and inlier-weighted queries, shape ``(task, class, dim)``."""
         return state.weights
 
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
-        """Log-probabilities of any samples, taken for inliers, ``(task, sample, class)``."""
+        """Log-probabilities of any samples, treated as inliers, ``(task, sample, class)``."""
         return torch.log_softmax(class_cosines(z, prototypes).mul_(self.temperature), dim=1).mT
 
     def outlier_scores(self, task: TaskBatch, state: _OsloState) -> Tensor:

@@ -1,26 +1,30 @@
-r"""OSTIM: TIM-GD with one more class for the queries that belong to none.
+r"""OSTIM: TIM-GD with an additional class for outliers.
 
-Scores are cosines, and the class of outliers scores the negative of their mean:
+OSTIM maximizes TIM's mutual information over K + 1 classes, of which the last one is for queries
+that belong to none of the others. Its score is the negative mean of the other scores, so it has no
+weights of its own.
 
 .. math:: \ell_{ik} = \tau \cos(z_i, w_k), \qquad
           \ell_{i,K+1} = -\frac{1}{K} \sum_{k \le K} \ell_{ik}, \qquad
           p_i = \mathrm{softmax}(\ell_i)
 
-Minimises over the weights of the K classes, from class means, the TIM objective of these K + 1:
+Objective, over the weights of the K classes:
 
 .. math:: \lambda \, CE - \beta H(\hat p) + \alpha \frac{1}{|Q|} \sum_{i \in Q} H(p_i)
 
-by Adam. The gradient over the logits is that of ``descent.py``; with it, :math:`g_{ki} = \partial L
-/ \partial \ell_{ik} - \frac{1}{K} \partial L / \partial \ell_{i,K+1}` and hats for length one,
+Update: Adam from the class means. The gradient over the logits is that of ``descent.py``; with
+:math:`g_{ki} = \partial L / \partial \ell_{ik} - \frac{1}{K} \partial L / \partial \ell_{i,K+1}`
+and hats for unit length,
 
 .. math:: \frac{\partial L}{\partial w_k} = \frac{\tau}{\|w_k\|} \left(\sum_i g_{ki} \hat z_i
           - \Big(\sum_i g_{ki} \hat z_i^\top \hat w_k\Big) \hat w_k\right)
 
-The outlier score of a query is its probability of class K + 1, and its class probabilities are the
-softmax of the first K. A step costs 4 N K d operations for N = \|S\| + \|Q\| samples. It assumes
-about as many queries of every class, outliers among them, and features that spread around the
-origin, so that a strange query has small cosines. A mean of length zero has no direction, and
-stays.
+The outlier score of a query is its probability of class K + 1; its class probabilities are the
+softmax over the first K. Cost: 4 N K d operations per step for N = \|S\| + \|Q\| samples.
+
+When to prefer it: for queries of which some belong to no class. It assumes about as many queries of
+every class and of outliers, and features centred on the origin, so that outliers have small
+cosines. A mean of length zero has no direction and does not change.
 
 Reference: M. Boudiaf, E. Bennequin, M. Tami, C. Hudelot, A. Toubhans, P. Piantanida, I. Ben Ayed.
 Model-Agnostic Few-Shot Open-Set Recognition. 2022; Adam as in ``adam.py``.
@@ -40,7 +44,7 @@ from infoshot.solvers.objective import class_cosines, class_rows, inverse_length
 @final
 @dataclass(frozen=True, kw_only=True)
 class Ostim(DescentSolver):
-    """Transductive information maximization with a class of outliers, by gradient descent.
+    """Transductive information maximization with an outlier class, by gradient descent.
 
     Its parameters are those of ``DescentSolver``, with the temperature on the cosines.
 
@@ -55,18 +59,18 @@ class Ostim(DescentSolver):
     """
 
     def init(self, task: TaskBatch) -> DescentState:
-        """Start from class means; samples of length one, labels with a row for outliers."""
+        """Start from the class means; unit-length samples, labels with a row for outliers."""
         state = super().init(task)
         state.z *= inverse_lengths(state.z).unsqueeze(-1)
         state.y = class_rows(task.y_sup, task.n_way + 1, state.z.dtype)
         return state
 
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
-        """Log-probabilities of any samples, taken for no outliers, ``(task, sample, class)``."""
+        """Log-probabilities of any samples, treated as inliers, ``(task, sample, class)``."""
         return torch.log_softmax(class_cosines(z, prototypes).mul_(self.temperature), dim=1).mT
 
     def outlier_scores(self, task: TaskBatch, state: DescentState) -> Tensor:
-        """Probability of the class of outliers, shape ``(task, query)``."""
+        """Probability of the outlier class, shape ``(task, query)``."""
         cosines = class_cosines(task.z_qry, state.weights)
         return self._open_log_posterior(cosines)[:, -1].exp()
 
@@ -81,8 +85,8 @@ class Ostim(DescentSolver):
         unit = state.weights * inverse
         log_p = self._open_log_posterior(torch.bmm(unit, state.z.mT))
         g = self._logit_gradient(task, state, log_p)
-        # Sums over classes are zero but for rounding, nearly all of it that of the likeliest class,
-        # where it would hide the gradient of an outlier class that is only just appearing.
+        # Sums over classes are zero up to rounding, mostly that of the likeliest class, which would
+        # hide the gradient of an outlier class whose probability is still tiny.
         g.addcmul_(log_p.exp(), g.sum(1, keepdim=True), value=-1)
         g = g[:, :-1] - g[:, -1:] / task.n_way
         pull = torch.bmm(g, state.z)

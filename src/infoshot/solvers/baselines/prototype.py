@@ -1,34 +1,41 @@
-r"""Prototype: the nearest class mean, the start of every TIM solve and its inductive baseline.
+r"""Prototype: nearest class mean, the inductive baseline and the start of every TIM solve.
+
+Each class is represented by the mean of its support features, and a query gets the class of the
+nearest mean. Optionally the means of classes with few examples are shrunken towards their common
+mean.
 
 .. math:: w_k = \frac{\sum_S y_{ik} z_i}{\sum_S y_{ik}}, \qquad
           p_{ik} \propto \exp\left(-\frac{\tau}{2}\|w_k - z_i\|^2\right)
 
-It never looks at the queries together, so it is right for a single query and for any class
-balance. Cost: one product, 2 \|Q\| K d operations. It is the row "CE" of the paper's TIM-ADM
-ablation, and with features centred on the base classes' mean it is SimpleShot.
-
-With a shrinkage each mean of :math:`n_k` examples is pulled towards the mean of all of them,
+With a shrinkage :math:`\kappa` a mean over :math:`n_k` examples becomes
 
 .. math:: s_k = \frac{n_k w_k + \kappa m}{n_k + \kappa}, \qquad m = \frac1K \sum_k w_k,
 
-since a mean of few examples is farther out than its class: with :math:`\kappa` the variance within
-classes over that between them, :math:`s_k` is the best linear estimate. Without it a class whose
-example happens to lie near the middle attracts the queries of the others. That is the method
-``shrunken-prototype``.
+since a mean over few examples is farther from m than its class. If :math:`\kappa` is the variance
+within classes over that between them, :math:`s_k` is the best linear estimate. Without shrinkage a
+class whose only example lies near the middle attracts the queries of others. The method
+``shrunken-prototype`` uses it.
+
+Cost: one product, 2 \|Q\| K d operations. When to prefer it: for a single query, for any class
+balance, or as a baseline, since it classifies every query independently. It is the row "CE" of the
+paper's TIM-ADM ablation, and SimpleShot if the features are centred on the mean of the base
+classes.
 
 References: J. Snell, K. Swersky, R. Zemel. Prototypical Networks for Few-shot Learning. NIPS 2017.
 Y. Wang, W.-L. Chao, K. Q. Weinberger, L. van der Maaten. SimpleShot. 2019. B. Efron, C. Morris.
 Stein's estimation rule and its competitors. JASA 1973.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from torch import Tensor
 
+from infoshot.core import checks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import class_counts, class_means
-from infoshot.solvers.solver import Solver, State
+from infoshot.solvers.solver import Rule, Solver, State
 
 
 @dataclass(eq=False)
@@ -44,35 +51,41 @@ class Prototype(Solver[_PrototypeState]):
     Parameters
     ----------
     shrinkage
-        :math:`\kappa`, how many examples the mean of all classes counts for. On our features of
-        mini-ImageNet's validation classes the variance within classes is 3.3 times that between
-        them, and all values from 2 to 8 are equally good.
+        :math:`\kappa`, the number of examples that the mean of all classes counts as. On our
+        features of mini-ImageNet's validation classes the variance within classes is 3.3 times
+        that between them, and all values from 2 to 8 perform equally well.
     temperature
         Factor on the squared distance in the posterior; larger is sharper. It changes the
-        probabilities, never the labels. With a shrinkage of 5, 100 is calibrated best on our
-        validation classes, for any number of examples; without shrinkage 15 is for one example.
+        probabilities, never the labels. On our validation classes the best calibrated value is 100
+        with a shrinkage of 5, for any number of examples, and 15 without shrinkage and with one
+        example per class.
     """
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **Solver.rules,
+        "shrinkage": checks.not_negative,
+    }
 
     shrinkage: float = 0.0
     temperature: float = 15.0
 
     def init(self, task: TaskBatch) -> _PrototypeState:
-        """Take the class means, pulled together if asked for."""
+        """Compute the class means, shrunken if asked for."""
         weights = class_means(task.z_sup, task.y_sup, task.n_way)
         if self.shrinkage:
             n_shots = class_counts(task.y_sup, task.n_way).to(weights.dtype)
-            weights = shrunken(weights, n_shots, self.shrinkage)
-        return _PrototypeState(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
+            weights = shrink(weights, n_shots, self.shrinkage)
+        return _PrototypeState(weights=weights)
 
     def prototypes(self, task: TaskBatch, state: _PrototypeState) -> Tensor:
         """Class means, shape ``(task, class, dim)``."""
         return state.weights
 
 
-def shrunken(weights: Tensor, n_shots: Tensor, shrinkage: float) -> Tensor:
-    """Class means, or their coefficients, pulled together by how few examples they have.
+def shrink(weights: Tensor, n_shots: Tensor, shrinkage: float) -> Tensor:
+    """Shrink class means, or their coefficients, towards their mean, more for fewer examples.
 
-    ``weights`` are ``(..., class, n)``, ``n_shots`` ``(..., class)``.
+    ``weights`` have the shape ``(..., class, n)``, ``n_shots`` ``(..., class)``.
     """
     common = weights.mean(-2, keepdim=True)
     return common + (weights - common) * (n_shots / (n_shots + shrinkage)).unsqueeze(-1)

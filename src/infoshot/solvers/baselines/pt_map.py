@@ -1,25 +1,31 @@
-r"""PT-MAP: soft k-means whose assignments have exactly the class counts that are expected.
+r"""PT-MAP: soft k-means whose assignments match given class counts, by optimal transport.
 
-The features of support and queries are each centred on their own mean and scaled to length one,
-:math:`x_i`. From class means of these it repeats
+PT-MAP assigns the queries to the classes by entropic optimal transport, so that every class gets
+exactly its expected number of queries, and moves the class weights towards the resulting means.
+
+The features of support and queries are each centred on their own mean and scaled to unit length,
+:math:`x_i`. Objective and update of the assignments, from the class means of these features:
 
 .. math:: P = \arg\min_{P \in U} \sum_{i \in Q, k} P_{ik}
               \left(\tfrac{\tau}{2}\|x_i - w_k\|^2 + \log P_{ik}\right), \qquad
           U = \{P \ge 0 : \sum_k P_{ik} = 1, \; \sum_i P_{ik} = |Q| \pi_k\}
 
+Update of the weights:
+
 .. math:: w_k \leftarrow w_k + \eta \left(\frac{\sum_S y_{ik} x_i + \sum_Q P_{ik} x_i}
                                    {\sum_S y_{ik} + \sum_Q P_{ik}} - w_k\right)
 
-and answers with P of the last weights. :math:`P_{ik} \propto \exp(v_k - \frac{\tau}{2}
+The posterior is P of the last weights. :math:`P_{ik} \propto \exp(v_k - \frac{\tau}{2}
 \|x_i - w_k\|^2)` over k, so its rows are exact for any v, and v minimises a convex function of K
-numbers whose gradient is what the columns have too much. Sinkhorn's rounds, :math:`v_k \leftarrow
-v_k + \log(|Q| \pi_k / \sum_i P_{ik})`, find it in tens to hundreds; Newton's, damped so that they
-converge from anywhere, in two or three on average. The previous v is the next start.
+numbers whose gradient is the excess of the column sums. Sinkhorn's iterations, :math:`v_k
+\leftarrow v_k + \log(|Q| \pi_k / \sum_i P_{ik})`, need tens to hundreds of rounds; damped Newton
+iterations, which converge from any start, need two or three on average. Each solve starts from the
+previous v.
 
-A step costs 4 \|Q\| K d operations, and 2 \|Q\| K K for each of Newton's rounds. It is *given the
-class counts* of the queries, and fails where they are wrong. A single query is its own mean:
-nothing remains of it, and the answer is the prior. The prototypes live among the centred features.
-The method wants non-negative features under a power transform first, which is left to the caller.
+Cost: 4 \|Q\| K d operations per step, and 2 \|Q\| K K per Newton iteration. When to prefer it:
+where the class counts of the queries are known; it fails where they are wrong. A single query
+equals its own mean, so the posterior is the prior. The prototypes are in the space of the centred
+features. The caller applies the power transform, which needs non-negative features.
 
 References: Y. Hu, V. Gripon, S. Pateux. Leveraging the Feature Distribution in Transfer-based
 Few-Shot Learning. ICANN 2021. M. Cuturi. Sinkhorn Distances. NIPS 2013. C. Brauer et al. A
@@ -28,9 +34,9 @@ Q. Tran-Dinh. Generalized self-concordant functions. Mathematical Programming 20
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -39,7 +45,7 @@ from infoshot.core import checks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers.objective import class_logits, inverse_lengths, log_posterior
 from infoshot.solvers.soft_means import MeansState
-from infoshot.solvers.solver import Solver
+from infoshot.solvers.solver import Rule, Solver
 from infoshot.solvers.tim import log_shares
 
 _MOST_ROUNDS = 200
@@ -64,10 +70,10 @@ class PtMap(Solver[_PtMapState]):
     temperature
         Factor on the squared distance (:math:`\tau`); larger is sharper.
     prototype_step_size
-        How far the weights go towards the means (:math:`\eta`), up to 1, all the way.
+        Fraction of the way to the means that a step takes (:math:`\eta`), at most 1.
     class_prior
-        Share of each class among the queries, up to a factor, above 0 (:math:`\pi`). ``None``: all
-        equal, as in the paper.
+        Proportion of each class among the queries, above 0 (:math:`\pi`); it is normalised to sum
+        to one. ``None``: all equal, as in the paper.
 
     Examples
     --------
@@ -78,6 +84,11 @@ class PtMap(Solver[_PtMapState]):
     >>> solution.probabilities.argmax(-1)
     tensor([[0, 0, 1, 1]])
     """
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **Solver.rules,
+        "prototype_step_size": checks.share_or_none,
+    }
 
     n_steps: int = 20
     temperature: float = 20.0
@@ -90,13 +101,13 @@ class PtMap(Solver[_PtMapState]):
         super().validate(n_way)
 
     def init(self, task: TaskBatch) -> _PtMapState:
-        """Prepare the features; start from class means and one round of Sinkhorn."""
+        """Centre the features; start from the class means and one Sinkhorn iteration."""
         prior = (1.0,) * task.n_way if self.class_prior is None else self.class_prior
         state = _PtMapState.at_class_means(
-            _centred(task.z_sup),
+            _centre(task.z_sup),
             task.y_sup,
             task.n_way,
-            x=_centred(task.z_qry),
+            x=_centre(task.z_qry),
             log_count=log_shares(prior, task) + math.log(task.n_qry),
             offset=task.z_sup.new_empty(0),
         )
@@ -105,7 +116,7 @@ class PtMap(Solver[_PtMapState]):
         return state
 
     def step(self, task: TaskBatch, state: _PtMapState) -> _PtMapState:
-        """Assignments from the weights, then weights towards their means."""
+        """Update the assignments, then move the weights towards their means."""
         logits = class_logits(state.x, state.weights, self.temperature)
         state.offset = _balance(logits, state.log_count, state.offset)
         state.posterior = torch.softmax(logits.add_(state.offset), dim=1)
@@ -120,26 +131,27 @@ class PtMap(Solver[_PtMapState]):
         return torch.log_softmax(logits.add_(offset), dim=1).mT
 
     def prototypes(self, task: TaskBatch, state: _PtMapState) -> Tensor:
-        """Class weights among the centred features, shape ``(task, class, dim)``."""
+        """Class weights in the space of the centred features, shape ``(task, class, dim)``."""
         return state.weights
 
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
-        """Log-probabilities of any samples, centred on their own mean; no class counts."""
-        return log_posterior(_centred(z), prototypes, self.temperature)
+        """Log-probabilities of any samples, centred on their own mean, without class counts."""
+        return log_posterior(_centre(z), prototypes, self.temperature)
 
 
-def _centred(z: Tensor) -> Tensor:
-    """Features minus their mean in each task, of length one; what is at the mean stays zero."""
+def _centre(z: Tensor) -> Tensor:
+    """Subtract the mean of each task and scale to unit length; a sample at the mean stays zero."""
     x = z - z.mean(1, keepdim=True)
     return x.mul_(inverse_lengths(x).unsqueeze(-1))
 
 
 def _balance(logits: Tensor, log_count: Tensor, offset: Tensor) -> Tensor:
-    """Offsets of the logits that give every class its count, from a guess.
+    """Offsets of the logits that give every class its count, by damped Newton iterations.
 
-    With P the assignments and D their column sums, a round solves (D - P P^T) step = what is
-    lacking, scaled by D from both sides and made a little more definite, and goes log(1 + r)/r of
-    it, r the range of the step. A task stops by itself, one round after its counts are right.
+    With P the assignments and D their column sums, an iteration solves (D - P P^T) step = missing
+    counts, scaled by D from both sides and slightly regularised, and takes the fraction
+    log(1 + r)/r of it, where r is the range of the step. A task stops independently of the others,
+    one iteration after its counts are right.
     """
     limits = torch.finfo(logits.dtype)
     small, tiny = limits.eps ** (2 / 3), limits.tiny
@@ -154,7 +166,7 @@ def _balance(logits: Tensor, log_count: Tensor, offset: Tensor) -> Tensor:
         p.mul_(scale)
         curvature = torch.baddbmm(identity, p, p.mT, alpha=small - 1)
         step = torch.linalg.solve_ex(curvature, lacking * scale).result.mul_(scale)
-        step -= step.mean(1, keepdim=True)  # an offset common to all classes means nothing
+        step -= step.mean(1, keepdim=True)  # a common offset has no effect
         reach = step.amax(1, keepdim=True) - step.amin(1, keepdim=True)
         damping = torch.log1p(reach).div_(reach.clamp_(min=tiny))
         offset = offset + step * damping * running

@@ -1,1 +1,1 @@
-"""TIM-ADM over queries that are read chunk by chunk."""
+"""TIM-ADM over queries that are read in chunks."""

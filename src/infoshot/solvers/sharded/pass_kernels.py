@@ -1,7 +1,7 @@
 """Triton kernels for what lies between the products of sharded TIM-ADM, see ``half.py``.
 
-A program takes rows in turn and keeps its sums over them in registers; the sums of all programs are
-added up in float64. Columns that only fill up to a power of two have a probability of zero.
+Each program processes a subset of the rows and keeps its sums in registers; the sums of all
+programs are added in float64. Columns that pad to a power of two have a probability of zero.
 """
 
 import torch
@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-SCALE = 4096.0  # of the differences that are stored in float16
-_PROGRAMS, _TILE = 2112, 8192  # sixteen per multiprocessor of a large GPU; numbers at a time
+SCALE = 4096.0  # factor on the differences that are stored in float16
+_PROGRAMS, _TILE = 2112, 8192  # sixteen per multiprocessor of an H200; numbers at a time
 
 
 def power_sums(products: Tensor, inverse: Tensor, bias: Tensor, power: float) -> Tensor:
@@ -41,8 +41,8 @@ def differences(
 
     Returns
     -------
-    Differences times ``SCALE`` over the length of their row, float16, ``(row, class)``; sums of p
-    and of q, float64, ``(class, 2)``.
+    Differences times ``SCALE`` and the inverse length of their row, float16, ``(row, class)``; sums
+    of p and of q, float64, ``(class, 2)``.
     """
     n_rows, n_classes = products.shape
     columns = triton.next_power_of_2(n_classes)
@@ -144,7 +144,7 @@ def _exponents(
     n_rows: tl.tensor,
     n_classes: tl.tensor,
 ):
-    """Logarithms to the base 2 of the posterior, up to a constant, and one over the lengths."""
+    """Base-2 logarithms of the posterior up to a constant, and the inverse lengths."""
     inverse = tl.load(inverse_ptr + row, mask=row < n_rows, other=0.0)
     place = products_ptr + row.to(tl.int64) * n_classes + column
     inside = (row < n_rows) & (column < n_classes)

@@ -1,7 +1,7 @@
-r"""The two passes of sharded TIM-ADM over one chunk of rows, see ``adm.py``.
+r"""The two passes of sharded TIM-ADM over one chunk of rows, see ``sharded_adm.py``.
 
-Exponentials are to the base 2, which scales the temperature by log2(e); the maximum of a row is
-taken out before. Rows need no second maximum for q: its numerators
+Exponentials use base 2, which scales the temperature by log2(e); the maximum of a row is subtracted
+first. Rows need no second maximum for q: its numerators
 :math:`(e_{ik} / \max_j e_{ij})^{1+\alpha} s_k^{-b}` with :math:`b = \beta / (1 + \beta)` are at
 most :math:`K^{1+\alpha} \max(1, s_k)^{1-b}`, the largest of a row is at least
 :math:`|Q|^{-b}`, and both are well within float32.
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-DTYPE = torch.float32  # of the class weights
+DTYPE = torch.float32  # dtype of the class weights
 _LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """Class weights as a pass needs them: on its device, scaled to the base 2; float32 bias."""
+    """Class weights for a pass: on its device, scaled for base 2, with a float32 bias."""
 
     weights: Tensor  # [class, dim]
     bias: Tensor  # [class]
@@ -28,13 +28,13 @@ class Classifier:
     def of(
         cls, w: Tensor, temperature: float, device: str, dtype: torch.dtype = torch.float32
     ) -> "Classifier":
-        """From weights in float64, ``(class, dim)``; ``dtype`` is that of the rows they meet."""
+        """Make it from float64 weights, ``(class, dim)``; ``dtype`` is that of the rows."""
         scale = temperature * _LOG2_E
         bias = torch.linalg.vecdot(w, w) * (-scale / 2)
         return cls((w * scale).to(dtype).to(device), bias.float().to(device))
 
     def exponents(self, z: Tensor) -> Tensor:
-        """Logarithms to the base 2 of the posterior of rows, up to a constant; at most 0."""
+        """Base-2 logarithms of the posterior of rows, up to a constant; at most 0."""
         x = torch.addmm(self.bias, z, self.weights.T)
         return x.sub_(x.amax(1, keepdim=True))
 
@@ -55,8 +55,8 @@ def class_sums(z: Tensor, classifier: Classifier, power: float) -> Tensor:
 def query_moments(z: Tensor, classifier: Classifier, power: float, shift: Tensor) -> Tensor:
     r"""Return sums over the queries of a chunk: :math:`(q - p) z`, :math:`p` and :math:`q`.
 
-    ``shift`` is what [Q-STEP] takes off the logarithms of each class, to the base 2. Shape
-    ``(class, dim + 2)``, float64.
+    ``shift`` is the term that [Q-STEP] subtracts from the logarithms of each class, in base 2.
+    Shape ``(class, dim + 2)``, float64.
     """
     x = classifier.exponents(z)
     p = torch.exp2(x)
@@ -85,6 +85,6 @@ def prediction_sums(z: Tensor, classifier: Classifier) -> Tensor:
 
 
 def best_classes(z: Tensor, classifier: Classifier) -> tuple[Tensor, Tensor, Tensor]:
-    """Label, its probability, and how far the next one is behind, of every row; on the CPU."""
+    """Label, its probability and its margin over the second class for every row, on the CPU."""
     top, place = posterior(z, classifier).topk(2, dim=1)
     return place[:, 0].int().cpu(), top[:, 0].cpu(), (top[:, 0] - top[:, 1]).cpu()

@@ -1,4 +1,4 @@
-"""Many rows of features, seen chunk by chunk: from files, or from memory."""
+"""Many rows of features in files or in memory, processed in chunks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Rows that lie together, with their labels if any; ``name`` is for complaints.
+    """Consecutive rows, with their labels if any; ``name`` is used in error messages.
 
-    ``inverse`` is one over their lengths, ``(row, 1)``, where that is known.
+    ``inverse`` holds their inverse lengths, ``(row, 1)``, if known.
     """
 
     name: str
@@ -28,9 +28,9 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Pieces of rows, computed ``chunk_size`` at a time on a device, by some threads on a CPU.
+    """Pieces of rows, processed ``chunk_size`` at a time on a device, by some threads on a CPU.
 
-    ``as_stored``: rows are not scaled, and one over their lengths comes with them.
+    ``as_stored``: rows are not scaled but passed with their inverse lengths.
     """
 
     pieces: Sequence[Piece]
@@ -45,17 +45,17 @@ class Rows:
     def map(self, work: Callable[..., Result]) -> Iterator[tuple[int, Result]]:
         """Apply ``work`` to the rows of every chunk, in order; it may write into them.
 
-        Rows are float32 and of unit length, unless they are ``as_stored``; labels come with them
-        if there are any.
+        Rows are float32 and of unit length, unless they are ``as_stored``; labels are passed with
+        them if there are any.
 
         Yields
         ------
-        How many rows the chunk has, and the result.
+        The number of rows of the chunk, and the result.
 
         Raises
         ------
         DataError
-            If a row is not finite or has no direction; the sentence names it.
+            If a row is not finite or has length zero; the message names it.
         """
         chunks = (
             (piece, chunk)
@@ -65,40 +65,40 @@ class Rows:
 
         def on_chunk(which: tuple[Piece, range]) -> tuple[int, Result]:
             with torch.inference_mode():
-                return len(which[1]), work(*self._given(*which))
+                return len(which[1]), work(*self._inputs(*which))
 
         return map_chunks(on_chunk, chunks, self.n_threads, split_single=False)
 
-    def _given(self, piece: Piece, chunk: range) -> list[Tensor]:
-        """What work gets of a chunk."""
+    def _inputs(self, piece: Piece, chunk: range) -> list[Tensor]:
+        """Arguments of ``work`` for a chunk."""
         some = slice(chunk.start, chunk.stop)
         if self.as_stored:
             z, inverse = piece.rows[some].to(self.device), piece.inverse
             return [z, inverse_lengths(z, piece.name, chunk) if inverse is None else inverse[some]]
         z = piece.rows[some].to(self.device, torch.float32, copy=True)
-        given = [z.mul_(inverse_lengths(z, piece.name, chunk))]
+        inputs = [z.mul_(inverse_lengths(z, piece.name, chunk))]
         if piece.labels is not None:
-            given.append(piece.labels[some].to(self.device))
-        return given
+            inputs.append(piece.labels[some].to(self.device))
+        return inputs
 
 
 def inverse_lengths(z: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
-    """One over the lengths of rows, float32, ``(row, 1)``.
+    """Inverse lengths of rows, float32, ``(row, 1)``.
 
     Parameters
     ----------
     z
         The rows, ``(row, dim)``.
     name, numbers
-        The file they are from, and what they are called there.
+        The file they come from, and their row numbers there.
 
     Raises
     ------
     DataError
-        If a row is not finite or has no direction; the sentence names it.
+        If a row is not finite or has length zero; the message names it.
     """
     length: Tensor = torch.linalg.vector_norm(z, dim=1, keepdim=True, dtype=torch.float32)
-    # A value that is no number makes the length none: looking costs next to nothing.
+    # A value that is not finite makes the length not finite, so this check is cheap.
     if not bool(((length > 0) & (length < torch.inf)).all()):
         for wrong, what in (
             (~z.isfinite().all(1), "has values that are not finite"),

@@ -1,15 +1,16 @@
-r"""TIM-ADM over queries that are seen chunk by chunk, and by several processes.
+r"""TIM-ADM over queries that are processed in chunks, by one or several processes.
 
-The same iteration as ``solvers/tim_adm.py`` in its feature form. The posterior of a query needs the
-class weights only, so it is computed anew whenever it is needed and never kept. An iteration is two
-passes over the queries, each ending in sums over all processes:
+The iteration is that of ``solvers/tim_adm.py`` in its feature form. The posterior of a query
+depends on the class weights only, so it is recomputed when needed and never stored. An iteration is
+two passes over the queries, each followed by a sum over all processes:
 
-1. :math:`s_k = \sum_i p_{ik}^{1+\alpha}`, K numbers: all that [Q-STEP] needs of the other queries;
+1. :math:`s_k = \sum_i p_{ik}^{1+\alpha}`, K numbers, what [Q-STEP] needs of the other queries;
 2. :math:`\sum_i (q_{ik} - p_{ik}) z_i`, :math:`\sum_i p_{ik}` and :math:`\sum_i q_{ik}`,
-   K (d + 2) numbers: all that [W-STEP] needs of them, and the same of the support with y for q.
+   K (d + 2) numbers, what [W-STEP] needs of them, and the same over the support with y in
+   place of q.
 
-That costs three products of 2 \|Q\| K d operations; what has \|Q\| K entries exists for one chunk
-at a time. Sums within a chunk are in float32, over chunks and processes in float64.
+The cost is three products of 2 \|Q\| K d operations; matrices of \|Q\| K entries exist for one
+chunk at a time. Sums within a chunk are in float32, sums over chunks and processes in float64.
 """
 
 from collections.abc import Callable
@@ -24,16 +25,16 @@ from infoshot.solvers.sharded import half, passes
 from infoshot.solvers.sharded.passes import Classifier
 from infoshot.solvers.sharded.rows import Rows
 
-_SMALLEST = 2.0**-120  # of the sums s_k, which are 0 for a class that nobody is near to
+_SMALLEST = 2.0**-120  # lower bound of the sums s_k, which are 0 for a class far from all queries
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedAdm:
-    """What an iteration works on; class weights are ``(class, dim)``, float64, on the CPU.
+    """Data of the iteration; class weights are ``(class, dim)``, float64, on the CPU.
 
     ``support`` and ``queries`` are those of this process, ``n_support`` and ``n_queries`` count
-    those of all; ``sum_over_processes`` adds up a tensor over them. ``on_rows`` is called with the
-    number of queries after each chunk.
+    those of all processes; ``sum_over_processes`` sums a tensor over them. ``on_rows`` is called
+    with the number of queries after each chunk.
     """
 
     solver: TimAdm
@@ -45,7 +46,7 @@ class ShardedAdm:
     on_rows: Callable[[int], None] = lambda n_rows: None
 
     def step(self, w: Tensor) -> Tensor:
-        """Class weights after one more iteration."""
+        """Return the class weights after one iteration."""
         solver, kit = self.solver, half if self.queries.as_stored else passes
         classifier = Classifier.of(w, solver.temperature, self.queries.device, kit.DTYPE)
         how = {"classifier": classifier, "power": 1 + solver.conditional_entropy_weight}
@@ -54,17 +55,17 @@ class ShardedAdm:
         total = self._over_queries(moments, w, start=self._over_support(w))
         moved, a, c = total[:, :-2], total[:, -2:-1], total[:, -1:]
         updated = (a * w + moved) / c
-        # Without support in the objective a class that no query is near to stays where it is.
+        # A class without support weight that is far from all queries keeps its weights.
         return w.lerp(updated.where(c > 0, w), solver.step_size())
 
     def mean_prediction(self, w: Tensor) -> Tensor:
-        """Share of each class in the posterior of all queries, ``(class,)``, float64."""
+        """Mean posterior over all queries, ``(class,)``, float64."""
         classifier = Classifier.of(w, self.solver.temperature, self.queries.device)
         work = partial(passes.prediction_sums, classifier=classifier)
         return self._over_queries(work, w) / self.n_queries
 
     def moved(self, queries: Tensor, before: Tensor, after: Tensor) -> float:
-        """How far the probabilities of some queries are apart for two class weights, at most."""
+        """Largest change of the probabilities of some queries between two class weights."""
         device = self.queries.device
         z = queries.to(device)
         p_before, p_after = (
@@ -74,7 +75,7 @@ class ShardedAdm:
         return float((p_after - p_before).abs().max())
 
     def _shift(self, sums: Tensor) -> Tensor:
-        """What the q-step takes off each class, to the base 2, see [Q-STEP]."""
+        """Term that the q-step subtracts for each class, in base 2, see [Q-STEP]."""
         log_share = sums.clamp(min=_SMALLEST).log2()
         prior = self.solver.class_prior
         if prior is not None:
@@ -84,7 +85,7 @@ class ShardedAdm:
         return (log_share * (beta / (1 + beta))).float().to(self.queries.device)
 
     def _over_support(self, w: Tensor) -> Tensor:
-        """Moments of the support of this process, weighted as a query is weighted by one."""
+        """Moments of the support of this process, with its weight relative to the queries."""
         weight = self.solver.support_weight(self.n_support, self.n_queries)
         classifier = Classifier.of(w, self.solver.temperature, self.support.device)
         total = w.new_zeros(len(w), w.shape[1] + 2, device=self.support.device)
@@ -95,7 +96,7 @@ class ShardedAdm:
     def _over_queries(
         self, work: Callable[..., Tensor], w: Tensor, start: Tensor | None = None
     ) -> Tensor:
-        """Sum over the queries of all processes, beside what each of them starts from."""
+        """Sum over the queries of all processes; ``start`` is added by each process."""
         total = w.new_zeros(len(w), device=self.queries.device) if start is None else start
         for n_rows, part in self.queries.map(work):
             total += part
