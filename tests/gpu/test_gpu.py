@@ -46,7 +46,9 @@ def test_gpu_draws_the_same_tasks():
 def test_gpu_benchmark_equals_cpu(name):
     table = read_features(default_features_path())
     means = [
-        score_cell(table, METHODS[name], Protocol(spec=TaskSpec(), n_tasks=1000, device=device))[0].mean
+        score_cell(table, METHODS[name], Protocol(spec=TaskSpec(), n_tasks=1000, device=device))[
+            0
+        ].mean
         for device in ("cpu", "cuda")
     ]
     assert means[0] == pytest.approx(means[1], abs=0.05)

@@ -5,13 +5,13 @@ A variant is a method with some settings changed, written ``tim-adm(temperature=
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.plugins import registered
+from infoshot.core.setting_text import parse_setting
 from infoshot.solvers import METHODS, Method, Solver, resolve_method
 
 MethodLike: TypeAlias = str | Method | Solver[Any]
@@ -59,31 +59,6 @@ def resolve_variants(
         if names.count(name) > 1:
             raise InvalidArgumentError(f"methods must differ from each other; got '{name}' twice.")
     return variants
-
-
-def parse_setting(text: str) -> tuple[str, Any]:
-    """Split ``field=value`` and convert the value.
-
-    Values are JSON, or ``True``, ``False``, ``None``, or a list without brackets; anything else is
-    text.
-
-    Examples
-    --------
-    >>> parse_setting("temperature=10"), parse_setting("class_prior=0.7,0.3")
-    (('temperature', 10), ('class_prior', [0.7, 0.3]))
-    """
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not name.rpartition(".")[2]:
-        raise InvalidArgumentError(
-            f"settings must look like temperature=10 or tim-adm.n_steps=50; got '{text}'."
-        )
-    words = {"True": "true", "False": "false", "None": "null"}
-    for attempt in (words.get(value, value), f"[{value}]"):
-        try:
-            return name, json.loads(attempt)
-        except json.JSONDecodeError:
-            continue
-    return name, value
 
 
 def expand(methods: MethodSpec | Sequence[MethodSpec]) -> list[MethodSpec]:

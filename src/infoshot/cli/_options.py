@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.setting_text import parse_setting
 
 Dataset = Annotated[
     str, typer.Option(help="mini-imagenet, tiered-imagenet, cub, or folder: any class folders.")
@@ -39,7 +38,6 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: temperature=10. May be repeated."),
 ]
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def parse_numbers(option: str, text: str) -> list[int]:
@@ -52,39 +50,18 @@ def parse_numbers(option: str, text: str) -> list[int]:
         ) from None
 
 
-def parse_dtype(name: str) -> torch.dtype:
-    """Return the dtype to solve in."""
-    if name not in _DTYPES:
-        raise InvalidArgumentError(unknown_name("dtype", name, _DTYPES))
-    return _DTYPES[name]
-
-
-def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Parse ``field=value`` pairs.
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Parse ``name=value`` texts of the option ``--set``.
 
     Examples
     --------
     >>> parse_settings(["temperature=10", "class_prior=0.7,0.3", "linearized=False"])
     {'temperature': 10, 'class_prior': [0.7, 0.3], 'linearized': False}
     """
-    parsed = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            raise InvalidArgumentError(f"--set must look like temperature=10; got '{setting}'.")
-        parsed[name.strip()] = parse_value(value)
-    return parsed
-
-
-def parse_value(text: str) -> Any:  # noqa: ANN401 - a number, a list, true, false, null or a word
-    """Read a value as JSON, also ``False``, ``None`` and lists without brackets; else as text."""
-    words = {"True": "true", "False": "false", "None": "null"}
-    for attempt in (words.get(text, text), f"[{text}]"):
-        try:
-            return json.loads(attempt)
-        except json.JSONDecodeError:
-            continue
-    return text
+    try:
+        return dict(parse_setting(text) for text in texts)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"--set{str(error).removeprefix('settings')}") from error
 
 
 def parse_prior(given: str) -> dict[str, float]:

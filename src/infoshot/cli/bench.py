@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from infoshot.benchmark import BenchResult
 from infoshot.benchmark import bench as run_bench
 from infoshot.benchmark.results import accuracies_path
-from infoshot.benchmark.variants import parse_setting
 from infoshot.cli._console import print_table, stdout
-from infoshot.cli._options import numbers
+from infoshot.cli._options import parse_numbers, parse_settings
 from infoshot.core.atomic import check_outputs
-from infoshot.core.errors import InvalidArgumentError
 from infoshot.features import default_features_path
 
 
@@ -97,13 +95,13 @@ def bench(
     result = run_bench(
         path,
         methods,
-        ways=numbers("--ways", ways),
-        shots=numbers("--shots", shots),
+        ways=parse_numbers("--ways", ways),
+        shots=parse_numbers("--shots", shots),
         queries=queries,
         tasks=tasks,
         regimes=regimes,
         seed=seed,
-        settings=_parse_settings(settings or []),
+        settings=parse_settings(settings or []),
         against=against,
         device=device,
         dtype=dtype,
@@ -117,13 +115,6 @@ def bench(
     for what, output in outputs.items():
         if output:
             stdout().print(f"{what} written to {output}", soft_wrap=True)
-
-
-def _parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    try:
-        return dict(parse_setting(text) for text in texts)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"--set{str(error).removeprefix('settings')}") from error
 
 
 def _print(result: BenchResult, name: str, queries: int, regimes: Sequence[str]) -> None:

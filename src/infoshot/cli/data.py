@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from infoshot.cli import image_options as given
+from infoshot.cli import _options as given
 from infoshot.cli._console import print_table, stdout
 from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.images.inspection import Inspection, inspect_dataset

@@ -1,17 +1,13 @@
 """``infoshot solve-shards``: label the rows of many files of features as one task."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from infoshot.cli import image_options as given
+from infoshot.cli import _options as given
 from infoshot.cli._console import print_table, stdout
-from infoshot.cli._options import methods_with_settings
-from infoshot.cli.prior import class_shares
-from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.memory import keep_freed_memory
+from infoshot.distributed import is_main_process
 from infoshot.shards import ShardSummary, solve_shards
 
 _MOST_CLASSES = 30  # that are listed in the terminal
@@ -24,9 +20,7 @@ def solve_shards_command(
     ],
     out: Annotated[Path, typer.Option(help="Folder for labels, state and run.json.")],
     method: Annotated[str, typer.Option(help="tim-adm or tim-auto.")] = "tim-adm",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: n_steps=20.")
-    ] = None,
+    settings: given.Settings = None,
     prior: Annotated[
         str | None,
         typer.Option(help="tim-adm: share of every class: a=0.7,b=0.3, or a JSON file."),
@@ -47,22 +41,19 @@ def solve_shards_command(
 
     Several processes: torchrun --nproc-per-node 4 -m infoshot solve-shards ... (the same labels).
     """
-    chosen, *others = methods_with_settings(method, settings or [])
-    if others:
-        raise InvalidArgumentError(f"--method must be one method; got '{method}'.")
-    keep_freed_memory()
     summary = solve_shards(
         support,
         queries,
         out,
-        method=chosen,
-        prior=class_shares(prior) if prior else None,
+        method=method,
+        settings=given.parse_settings(settings) if settings else None,
+        prior=given.parse_prior(prior) if prior else None,
         tolerance=tolerance,
         device=device,
         force=force,
         progress=True,
     )
-    if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun prints
+    if is_main_process():
         _print(summary)
 
 

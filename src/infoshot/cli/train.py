@@ -1,17 +1,13 @@
 """``infoshot train``: base training with the published recipe."""
 
-import tomllib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from infoshot import training
-from infoshot.cli import image_options as given
+from infoshot.cli import _options as given
 from infoshot.cli._console import stdout
-from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 
 
@@ -27,7 +23,8 @@ def train_backbone(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the run: checkpoints, logs, curve.")],
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with settings; the options and --set override it.")
+        Path | None,
+        typer.Option(help="TOML file with settings; the options and --set override it."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -71,14 +68,13 @@ def train_backbone(
 
     Several GPUs: torchrun --nproc-per-node 4 -m infoshot train ... (they share every batch).
     """
-    keep_freed_memory()
     result = training.train(
         dataset,
         root,
         backbone,
         out,
         config=config,
-        settings=_parse_settings(settings or []),
+        settings=given.parse_settings(settings) if settings else None,
         epochs=epochs,
         batch_size=batch_size,
         lr=lr,
@@ -92,28 +88,6 @@ def train_backbone(
     )
     if is_main_process():
         _print_result(result)
-
-
-def _parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    values = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name:
-            raise InvalidArgumentError(
-                f"--set must have the form NAME=VALUE, such as weight_decay=5e-4; got '{setting}'."
-            )
-        values[name.strip()] = _parse_value(text.strip())
-    return values
-
-
-def _parse_value(text: str) -> Any:  # noqa: ANN401 - a number, a list, true, false or text
-    """Read a value of a TOML file, also ``.5``, ``True``, lists without brackets and plain text."""
-    for attempt in (text, text.lower(), f"[{text}]", f"0{text}"):
-        try:
-            return tomllib.loads(f"value = {attempt}")["value"]
-        except tomllib.TOMLDecodeError:
-            continue
-    return text
 
 
 def _print_result(result: training.TrainResult) -> None:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from infoshot.core import checks
+from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InvalidArgumentError, LostProcessError
 
 
@@ -97,7 +98,7 @@ def join_processes(
     InvalidArgumentError
         If the device is not available.
     """
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or default_device()
     size = int(environ.get("WORLD_SIZE", "1"))
     if size == 1:
         checks.device(device)

@@ -10,7 +10,6 @@ from infoshot.backbones import Encoder, EncoderLike, open_encoder
 from infoshot.backbones.checkpoints import DESCRIPTION_NAME, load_checkpoint
 from infoshot.core.atomic import check_outputs
 from infoshot.core.checks import unknown_name
-from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
 from infoshot.core.progress import ProgressLike, open_progress
@@ -22,7 +21,7 @@ from infoshot.features.files import write_features
 from infoshot.features.shard_files import ShardCounts, write_shards
 from infoshot.images import open_dataset
 from infoshot.images.folders import find_images
-from infoshot.images.in_memory import drop_broken_images
+from infoshot.images.broken import drop_broken
 
 AnyPath = str | PathLike[str]
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
@@ -105,7 +104,7 @@ def extract(
     check_outputs([root], [None if out is None else Path(out)])
     keep_freed_memory()
     with (
-        join_processes(device or default_device()) as ranks,
+        join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
         how = Extraction(resize=resize, crop=crop, batch_size=batch_size, device=ranks.device)
@@ -114,7 +113,7 @@ def extract(
         images = open_dataset(dataset, root, splits)
         wanted = [images.split(name) for name in ([split, "train"] if base_mean else [split])]
         if skip_broken:
-            wanted = [drop_broken_images(part, warn=ranks.is_main, progress=bar) for part in wanted]
+            wanted = [drop_broken(part, warn=ranks.is_main, progress=bar) for part in wanted]
         table, *base = (
             extract_split(dataset, part, encoder, how, cache=kept, ranks=ranks, progress=bar)
             for part in wanted
@@ -178,7 +177,7 @@ def extract_shards(
     out = Path(out)
     keep_freed_memory()
     with (
-        join_processes(device or default_device()) as ranks,
+        join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
         files = find_images(Path(images), without=[out])

@@ -68,7 +68,9 @@ def write_shards(
             f"{out / others[0]}: not a shard of these images with shard_size={shard_size}; choose "
             "another folder."
         )
-    ranks.check_same("images and weights", json.dumps([provenance, [image.path for image in images]]))
+    ranks.check_same(
+        "images and weights", json.dumps([provenance, [image.path for image in images]])
+    )
     shards = list(zip(names, chunks, strict=True))[ranks.rank :: ranks.size]
     progress.start("extracting", sum(len(chunk) for _, chunk in shards), "images")
     counts = torch.zeros(2, dtype=torch.int64)

@@ -5,7 +5,6 @@ ratios; their original heights and widths are stored beside them, so that random
 shapes that they have in the original.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,15 +16,11 @@ from torch import Tensor
 
 from infoshot.core.errors import DataError
 from infoshot.core.memory import memory_of_machine
-from infoshot.core.progress import SILENT
-from infoshot.core.progress import Progress as ProgressReport
-from infoshot.images.datasets import ImageSplit
 from infoshot.images.decoding import ImageRecord, Pixels, read_crop
-from infoshot.images.workers import decode_workers, map_images
+from infoshot.images.workers import map_images
 
 Progress = Callable[[int], None]
 _SAMPLE = 200
-_MOST_LISTED = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,40 +89,6 @@ def broken_images(
         if sentence:
             broken[number] = sentence
     return broken
-
-
-def drop_broken_images(
-    split: ImageSplit, *, warn: bool = True, progress: ProgressReport = SILENT
-) -> ImageSplit:
-    """Remove the images of a split that cannot be decoded; a warning lists them.
-
-    Raises
-    ------
-    DataError
-        If no image can be decoded.
-    """
-    progress.start(f"checking {split.name}", len(split.records), "images")
-    broken = broken_images(split.records, n_workers=decode_workers(), on_progress=progress.advance)
-    if len(broken) == len(split.records):
-        raise DataError(f"no image of the split '{split.name}' can be decoded; {broken[0]}")
-    kept = split.without(broken)
-    if broken and warn:
-        sentences = list(broken.values())
-        more = f" ... and {len(broken) - _MOST_LISTED} more." if len(broken) > _MOST_LISTED else ""
-        warnings.warn(
-            f"{len(broken)} images of '{split.name}' are skipped: "
-            f"{' '.join(sentences[:_MOST_LISTED])}{more}",
-            UserWarning,
-            stacklevel=2,
-        )
-        gone = sorted(set(split.class_names) - set(kept.class_names))
-        if gone:
-            warnings.warn(
-                f"no image is left of these classes of '{split.name}': {', '.join(gone)}.",
-                UserWarning,
-                stacklevel=2,
-            )
-    return kept
 
 
 def published_crop(record: ImageRecord, resize: int, crop: int) -> Pixels:

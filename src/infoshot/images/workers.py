@@ -21,8 +21,8 @@ from typing import TypeVar
 from PIL import Image
 
 from infoshot.core.errors import DataError
-from infoshot.images.decoding import ImageRecord
 
+ImageT = TypeVar("ImageT")  # a record or a location
 Result = TypeVar("Result")
 _AT_ONCE = 32
 _FEWEST_FOR_PROCESSES = 2000
@@ -38,7 +38,7 @@ def decode_workers() -> int:
 
 
 def map_images(
-    work: Callable[[ImageRecord], Result], records: Sequence[ImageRecord], n_workers: int
+    work: Callable[[ImageT], Result], images: Sequence[ImageT], n_workers: int
 ) -> Iterator[Result]:
     """Apply ``work`` to every image and yield the results in order, computed a little ahead.
 
@@ -46,15 +46,15 @@ def map_images(
     ----------
     work
         Function of an image; must be picklable.
-    records
-        The images.
+    images
+        The images: records or locations; must be picklable.
     n_workers
         Number of threads or processes.
     """
-    with _workers(n_workers, len(records)) as pool:
+    with _workers(n_workers, len(images)) as pool:
         ahead: deque[Future[list[Result]]] = deque()
-        for start in range(0, len(records), _AT_ONCE):
-            ahead.append(pool.submit(_work_on, work, records[start : start + _AT_ONCE]))
+        for start in range(0, len(images), _AT_ONCE):
+            ahead.append(pool.submit(_work_on, work, images[start : start + _AT_ONCE]))
             if len(ahead) > 2 * n_workers:
                 yield from ahead.popleft().result()
         while ahead:
@@ -94,5 +94,5 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _work_on(work: Callable[[ImageRecord], Result], records: Sequence[ImageRecord]) -> list[Result]:
-    return [work(record) for record in records]
+def _work_on(work: Callable[[ImageT], Result], images: Sequence[ImageT]) -> list[Result]:
+    return [work(image) for image in images]

@@ -66,4 +66,6 @@ def check_balance(
     beta = float(balance.choose_weight(imbalance, nu))
     seen = f"with {len(support)} examples and a sample of {len(sample):,} queries"
     evidence = balance.describe_evidence(seen, float(imbalance), float(nu))
-    return BalanceCheck(beta, evidence, balance.describe_decision(seen, float(imbalance), float(nu), beta))
+    return BalanceCheck(
+        beta, evidence, balance.describe_decision(seen, float(imbalance), float(nu), beta)
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoshot.core.checks import in_class_order
+from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.types import TaskBatch
 from infoshot.distributed import Ranks
@@ -224,7 +224,7 @@ def _with_prior(method: Method, prior: Mapping[str, float], names: Sequence[str]
         raise InvalidArgumentError(
             f"prior must be left out for the method '{method.name}', which does not use one."
         )
-    return method.with_settings({"class_prior": in_class_order(prior, names)})
+    return method.with_settings({"class_prior": order_shares(prior, names)})
 
 
 def _adapt_solver(method: Method) -> TimAdm | TimAuto:
