@@ -2,7 +2,14 @@
 
 from infoshot.solvers.baselines.prototype import Prototype
 from infoshot.solvers.loop import solve, tasks_per_chunk
-from infoshot.solvers.registry import ASSUMPTIONS, METHODS, Method, Preparation, method_by_name
+from infoshot.solvers.registry import (
+    ASSUMPTIONS,
+    METHODS,
+    Method,
+    Preparation,
+    method_by_name,
+    resolve_method,
+)
 from infoshot.solvers.solver import Solver, State
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_auto import TimAuto
@@ -23,6 +30,7 @@ __all__ = [
     "TimAuto",
     "TimGd",
     "method_by_name",
+    "resolve_method",
     "solve",
     "tasks_per_chunk",
 ]

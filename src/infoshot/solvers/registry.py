@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.plugins import is_reference, load_reference
 from infoshot.solvers.alpha_tim import AlphaTim
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
@@ -55,8 +56,8 @@ class Method:
     transductive: bool = True
     inductive: bool = False
     assumes: tuple[Assumption, ...] = ()
-    summary: str
-    cost: str
+    summary: str = ""
+    cost: str = ""
 
     @property
     def expects_balance(self) -> bool:
@@ -238,3 +239,24 @@ def method_by_name(name: str) -> Method:
     if name not in METHODS:
         raise InvalidArgumentError(unknown_name("method", name, METHODS))
     return METHODS[name]
+
+
+def resolve_method(spec: str | Method | Solver[Any]) -> Method:
+    """Return the method that a name, ``package.module:Name``, a method or a solver stands for.
+
+    Examples
+    --------
+    >>> resolve_method("tim-adm").name, resolve_method(TimAdm()).name
+    ('tim-adm', 'TimAdm')
+    """
+    if isinstance(spec, Method):
+        return spec
+    if isinstance(spec, Solver):
+        return Method(name=type(spec).__name__, solver=spec)
+    if not is_reference(spec):
+        return method_by_name(spec)
+    found = load_reference(spec)
+    found = found() if isinstance(found, type) else found
+    if not isinstance(found, (Method, Solver)):
+        raise InvalidArgumentError(f"'{spec}' must be a Solver or a Method; got {found!r}.")
+    return resolve_method(found)
