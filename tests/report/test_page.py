@@ -1,4 +1,4 @@
-"""Reports are read as HTML, and looked at in a browser where there is one."""
+"""Reports are parsed as HTML, and rendered in a browser where there is one."""
 
 import base64
 import io
@@ -8,10 +8,20 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from infoshot.report.page import Picture, Section, Strong, Table, Text, page
+from infoshot.report.page import (
+    Bars,
+    Gallery,
+    Picture,
+    Section,
+    Strong,
+    Table,
+    Text,
+    Thumbnail,
+    page,
+)
 
 VOID = {"meta", "link", "img", "br", "hr"}
-NASTY = "<script>alert(1)</script> & \"quotes\" 'and' more"
+NASTY = "<script>alert(1)</script> & \"quotes\" 'and' {{ 7 * 7 }} {% raw %} {# more #}"
 
 
 def _png(width=60, height=40):
@@ -81,6 +91,8 @@ def test_all_text_is_escaped():
             [
                 Table([NASTY, NASTY], [[NASTY, Strong(NASTY)]], NASTY, NASTY),
                 Picture(_png(), NASTY, NASTY),
+                Gallery([Thumbnail(b"jpeg", NASTY, NASTY)], NASTY),
+                Bars([(NASTY, 1.0, NASTY)], NASTY),
                 Text([NASTY]),
             ],
         )
@@ -88,20 +100,35 @@ def test_all_text_is_escaped():
     html = page(NASTY, sections, subtitle=NASTY)
     reader = _Reader(html)
     assert "<script" not in html
-    for tag in ("title", "h1", "h2", "a", "th", "td", "strong", "figcaption", "p"):
+    for tag in ("title", "h1", "h2", "a", "th", "td", "strong", "figcaption", "p", "span"):
         assert set(reader.text_in(tag)) == {NASTY}
     assert {image["alt"] for image in reader.of("img")} == {NASTY}
+    assert {box["aria-label"] for box in reader.of("div") if "aria-label" in box} == {NASTY}
 
 
-def test_pictures_are_inside_and_described():
+def test_bars_are_scaled_to_the_longest():
+    bars = Bars([("a", 4.0, "four"), ("b", 1.0, "one"), ("c", 0.0, "none")])
+    reader = _Reader(page("A", [Section("B", [bars, Bars([("d", 0.0, "none")])])]))
+    widths = [bar["style"] for bar in reader.of("b")]
+    assert widths == ["width:100.0%", "width:25.0%", "width:0.0%", "width:0.0%"]
+    assert reader.text_in("span") == ["a", "four", "b", "one", "c", "none", "d", "none"]
+
+
+def test_headers_keep_their_line_breaks_and_get_no_others():
+    reader = _Reader(page("A", [Section("B", [Table(["method", "mini\n1-shot"], [["a", "1"]])])]))
+    cells = [text for path, text in reader.text if path[-1:] in (("th",), ("td",))]
+    assert cells == ["method", "mini\n1-shot", "a", "1"]
+
+
+def test_pictures_are_embedded_and_described():
     png = _png()
-    reader = _Reader(page("A", [Section("B", [Picture(png, "what is seen", "what it means")])]))
+    reader = _Reader(page("A", [Section("B", [Picture(png, "a description", "a caption")])]))
     (image,) = reader.of("img")
-    assert image["alt"] == "what is seen"
+    assert image["alt"] == "a description"
     kind, content = image["src"].split(",")
     assert kind == "data:image/png;base64"
     assert base64.b64decode(content) == png
-    assert reader.text_in("figcaption") == ["what it means"]
+    assert reader.text_in("figcaption") == ["a caption"]
 
 
 def test_nothing_is_fetched_and_nothing_runs():
@@ -115,7 +142,7 @@ def test_nothing_is_fetched_and_nothing_runs():
     assert all(source.startswith(("data:", "#")) for source in sources)
 
 
-def test_strong_cells_stand_out():
+def test_strong_cells_are_bold():
     reader = _Reader(_report())
     assert reader.text_in("strong") == ["73.9"]
 
@@ -128,14 +155,14 @@ def test_long_cells_are_set_as_prose():
 
 
 @pytest.mark.parametrize(("n_sections", "has_contents"), [(2, False), (3, True)])
-def test_contents_come_with_the_third_section(n_sections, has_contents):
+def test_three_sections_get_a_table_of_contents(n_sections, has_contents):
     reader = _Reader(_report(n_sections))
     targets = [f"#{section['id']}" for section in reader.of("section")]
     assert len(set(targets)) == n_sections
     assert [link["href"] for link in reader.of("a")] == (targets if has_contents else [])
 
 
-def test_a_table_with_a_cell_missing_is_refused():
+def test_a_row_with_a_missing_cell_raises():
     with pytest.raises(ValueError, match=r"cell for each of the 2 columns; got 1: \['a'\]\."):
         Table(["method", "accuracy"], [["a"]])
 

@@ -39,7 +39,7 @@ ABLATION = {
 
 @pytest.fixture(scope="module")
 def backbone():
-    """Conv-4 whose running statistics are not those of any batch."""
+    """Return a Conv-4 whose running statistics match no batch."""
     torch.manual_seed(0)
     network = make_backbone("conv4").eval()
     for module in network.modules():
@@ -71,7 +71,7 @@ def fine_tune(backbone, task, setting, *, amp=False):
 
 
 def slowly(backbone, task, setting):
-    """What the module says, in plain PyTorch."""
+    """Fine-tune as the module describes it, in plain PyTorch."""
     network, spec = copy.deepcopy(backbone).eval(), backbone.input_spec
     dtype = next(network.parameters()).dtype
     x_s, x_q = (
@@ -120,7 +120,7 @@ def test_published_step_size_in_float32(backbone, task):
     torch.testing.assert_close(p, slowly(backbone, task, FineTuning()), atol=1e-3, rtol=0)
 
 
-def test_no_step_is_the_prototype_on_extracted_features(backbone, crops, split):
+def test_zero_steps_give_the_prototype_on_extracted_features(backbone, crops, split):
     checkpoint = Checkpoint("conv4", copy.deepcopy(backbone), "")
     features = unit_length(extract_features(split, checkpoint, HOW))
     tasks, query_labels = sample_tasks(feature_table(split, features, {}), SPEC, n_tasks=3)
@@ -132,7 +132,7 @@ def test_no_step_is_the_prototype_on_extracted_features(backbone, crops, split):
         torch.testing.assert_close(p, expected[i], atol=1e-5, rtol=0)
 
 
-def test_it_learns(backbone, crops, split):
+def test_accuracy_rises(backbone, crops, split):
     # From two noisy examples of each pattern; the descent must not spoil what prototypes know.
     setting = FineTuning(learning_rate=1e-3)
     for task, y_qry in image_tasks(crops, split, SPEC, range(2)):
@@ -157,7 +157,7 @@ def _assert_unchanged(network, before):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_weights_statistics_and_mode_are_never_written_to(training, backbone, task):
+def test_weights_statistics_and_mode_do_not_change(training, backbone, task):
     network = copy.deepcopy(backbone).train(training)
     before = _everything(network)
     p = fine_tune(network, task, FineTuning(n_steps=2))
@@ -182,7 +182,7 @@ class _Stumbling(Backbone):
         return self.network(images)
 
 
-def test_nor_after_an_exception(backbone, task):
+def test_weights_and_statistics_do_not_change_after_an_exception(backbone, task):
     network = _Stumbling(copy.deepcopy(backbone))
     _Stumbling.passes = 0
     before = _everything(network)
@@ -191,7 +191,7 @@ def test_nor_after_an_exception(backbone, task):
     _assert_unchanged(network, before)
 
 
-def test_tasks_do_not_depend_on_those_before(backbone, crops, split):
+def test_a_task_does_not_depend_on_earlier_tasks(backbone, crops, split):
     fine_tuner, setting = FineTuner(backbone, FineTuning(n_steps=2)), FineTuning(n_steps=2)
     one, two, three = (task for task, _ in image_tasks(crops, split, SPEC, range(3)))
     [(other, _)] = image_tasks(crops, split, TaskSpec(n_way=2, n_shot=1, n_query=3), range(1))
@@ -200,7 +200,7 @@ def test_tasks_do_not_depend_on_those_before(backbone, crops, split):
     assert not torch.equal(fine_tuner(one), fine_tuner(two))
 
 
-def test_nor_on_one_that_failed(backbone, task):
+def test_a_task_does_not_depend_on_one_that_failed(backbone, task):
     fine_tuner = FineTuner(_Stumbling(copy.deepcopy(backbone)), FineTuning(n_steps=2))
     _Stumbling.passes = 0
     with pytest.raises(RuntimeError, match="out of memory"):
@@ -208,7 +208,7 @@ def test_nor_on_one_that_failed(backbone, task):
     assert torch.equal(fine_tuner(task), fine_tune(backbone, task, FineTuning(n_steps=2)))
 
 
-def test_steps_can_be_watched(backbone, task):
+def test_a_callback_sees_every_step(backbone, task):
     seen = []
     p = FineTuner(backbone, FineTuning(n_steps=3))(task, lambda log_p: seen.append(log_p.clone()))
     assert len(seen) == 4
@@ -217,7 +217,7 @@ def test_steps_can_be_watched(backbone, task):
     torch.testing.assert_close(seen[1].exp().squeeze(0), one_step)
 
 
-def test_answer_does_not_depend_on_chance(crops, split):
+def test_predictions_are_deterministic(crops, split):
     [(task, _)] = image_tasks(crops, split, SPEC, range(1))
     network = make_backbone("resnet12")  # has dropout
     first = fine_tune(network, task, FineTuning(n_steps=1))
@@ -226,7 +226,7 @@ def test_answer_does_not_depend_on_chance(crops, split):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_frozen_parameters_learn_too(backbone, task):
+def test_frozen_parameters_are_updated_too(backbone, task):
     frozen = copy.deepcopy(backbone).requires_grad_(False)
     setting = FineTuning(n_steps=2)
     assert torch.equal(fine_tune(frozen, task, setting), fine_tune(backbone, task, setting))
@@ -239,7 +239,7 @@ def test_bfloat16_is_close(backbone, task):
     assert 0 < (p - rough).abs().max() < 0.1
 
 
-def test_query_labels_have_no_way_in():
+def test_query_labels_cannot_be_passed():
     names = {field.name for field in dataclasses.fields(ImageTask)}
     assert names == {"x_sup", "y_sup", "x_qry", "n_way"}
     assert set(inspect.signature(FineTuner).parameters) == {"backbone", "setting", "amp"}
@@ -258,7 +258,7 @@ def test_query_labels_have_no_way_in():
         ({"conditional_entropy_weight": float("nan")}, "conditional_entropy_weight .* got nan"),
     ],
 )
-def test_bad_settings_are_named(changes, message, backbone, task):
+def test_bad_settings_raise(changes, message, backbone, task):
     with pytest.raises(InvalidArgumentError, match=message):
         fine_tune(backbone, task, FineTuning(**changes))
 
@@ -273,27 +273,27 @@ def test_bad_settings_are_named(changes, message, backbone, task):
         ({"y_sup": torch.arange(3)}, ShapeError, r"y_sup must have shape \(6,\), .* got \(3,\)"),
     ],
 )
-def test_bad_tasks_are_named(changes, error, message, backbone, task):
+def test_bad_tasks_raise(changes, error, message, backbone, task):
     with pytest.raises(error, match=message):
         fine_tune(backbone, dataclasses.replace(task, **changes), FineTuning())
 
 
-def test_crops_of_another_split_are_noticed(crops, split):
+def test_crops_of_another_split_raise(crops, split):
     with pytest.raises(ShapeError, match=r"crops must be the 21 images of the split 'test'; got 5"):
         image_tasks(crops[:5], split, SPEC, range(1))
 
 
-def test_too_few_images_are_noticed_before_any_work(crops, split):
+def test_too_few_images_raise_before_any_work(crops, split):
     with pytest.raises(DataError, match="n_way must be at most 3"):
         image_tasks(crops, split, TaskSpec(n_way=5), range(1))
 
 
-def test_divergence_is_an_error(backbone, task):
-    with pytest.raises(DataError, match="diverged within 3 steps; a lower learning rate than 1e"):
+def test_divergence_raises(backbone, task):
+    with pytest.raises(DataError, match="diverged within 3 steps; a learning rate below 1e"):
         fine_tune(backbone, task, FineTuning(n_steps=3, learning_rate=1e37))
 
 
-def test_broken_weights_are_noticed(backbone, task):
+def test_broken_weights_raise(backbone, task):
     broken = copy.deepcopy(backbone)
     nn.init.constant_(next(broken.parameters()), float("nan"))
     with pytest.raises(InvalidArgumentError, match="features of the support must be finite"):

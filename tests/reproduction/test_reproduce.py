@@ -1,4 +1,4 @@
-"""``infoshot reproduce``: files, numbers, going on after a stop, bad input."""
+"""``infoshot reproduce``: files, numbers, resuming an interrupted run, bad input."""
 
 import json
 import re
@@ -13,8 +13,7 @@ from infoshot import FeatureTable
 from infoshot.benchmark import Protocol, score_cell
 from infoshot.cli.app import app
 from infoshot.features import write_features
-from infoshot.reproduction.experiments import EXPERIMENTS, LOSSES, cells
-from infoshot.reproduction.orderings import orderings
+from infoshot.reproduction import measurements
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec
 
@@ -37,14 +36,14 @@ def _numbers(path):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """A report of two tables and the run-times on the embedded features."""
+    """A report of two tables on the embedded features."""
     out = tmp_path_factory.mktemp("reproduce") / "report"
     result = run("--out", out, "--only", "table1,table4", *SMALL)
     assert result.exit_code == 0, result.output
     return out
 
 
-def test_numbers_are_those_of_bench(report, embedded):
+def test_numbers_equal_those_of_bench(report, embedded):
     rows = json.loads((report / "results.json").read_text())["rows"]
     row = next(row for row in rows if row["method"] == "tim-adm" and row["shots"] == 5)
     protocol = Protocol(spec=TaskSpec(n_shot=5), n_tasks=40)
@@ -62,7 +61,7 @@ def test_tables_show_ours_published_and_the_difference(report):
     ours = float(one.split(" ± ")[0])
     assert float(difference.split(" ± ")[0]) == pytest.approx(ours - 73.6, abs=0.011)
     assert "published" in text
-    assert "none of them was run here" in text
+    assert "none of them was computed here" in text
     comment, _, tex = (report / "tables.tex").read_text().partition("\n")
     assert comment == r"% needs \usepackage{booktabs}"
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 5
@@ -92,21 +91,19 @@ def test_report_is_readable_in_a_browser(report, browser, width):
     page.close()
 
 
-def test_the_same_command_again_computes_nothing_and_changes_nothing(report, monkeypatch):
+def test_a_second_run_computes_nothing_and_changes_nothing(report, monkeypatch):
     before = {name: (report / name).read_bytes() for name in ("tables.md", "results.json")}
 
     def fail(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("infoshot.reproduction.plan.score_cell", fail)
+    monkeypatch.setattr(measurements, "score_cell", fail)
     assert run("--out", report, "--only", "table1,table4", *SMALL).exit_code == 0
     assert {name: (report / name).read_bytes() for name in before} == before
 
 
-def test_a_run_that_was_cut_off_ends_like_one_that_was_not(report, tmp_path, monkeypatch):
-    from infoshot.reproduction import run as module
-
-    calls, score = [], module.score_cell
+def test_an_interrupted_run_resumes_with_the_same_result(report, tmp_path, monkeypatch):
+    calls, score = [], measurements.score_cell
 
     def stop_at_the_ninth(*arguments, **options):
         calls.append(1)
@@ -114,7 +111,7 @@ def test_a_run_that_was_cut_off_ends_like_one_that_was_not(report, tmp_path, mon
             raise KeyboardInterrupt
         return score(*arguments, **options)
 
-    monkeypatch.setattr(module, "score_cell", stop_at_the_ninth)
+    monkeypatch.setattr(measurements, "score_cell", stop_at_the_ninth)
     arguments = ("--out", tmp_path / "r", "--only", "table1,table4", *SMALL)
     assert run(*arguments).exit_code == 130
     assert len(_numbers(tmp_path / "r" / "results.json")) == 8
@@ -126,9 +123,9 @@ def test_a_run_that_was_cut_off_ends_like_one_that_was_not(report, tmp_path, mon
 
 
 def test_run_times_and_figure(tmp_path, monkeypatch):
-    monkeypatch.setattr("infoshot.reproduction.extras._CURVE_TASKS", 2)
-    monkeypatch.setattr("infoshot.reproduction.run_times._ALONE", 1)
-    monkeypatch.setattr("infoshot.reproduction.run_times._BATCH", {"cpu": 2})
+    monkeypatch.setattr("infoshot.reproduction.measurements._CURVE_TASKS", 2)
+    monkeypatch.setattr("infoshot.reproduction.measurements._SINGLE_TASKS", 1)
+    monkeypatch.setattr("infoshot.reproduction.measurements._BATCH", {"cpu": 2})
     result = run("--out", tmp_path / "r", "--only", "table5,figure1", *SMALL)
     assert result.exit_code == 0, result.output
     document = json.loads((tmp_path / "r" / "results.json").read_text())
@@ -149,7 +146,7 @@ def _table_of(path, n_classes, n_each=30, **more):
     return path
 
 
-def test_features_of_ones_own_are_evaluated_as_far_as_they_go(tmp_path):
+def test_own_features_are_evaluated_where_they_allow_it(tmp_path):
     path = _table_of(tmp_path / "own.safetensors", 10)
     result = run(
         "--features", path, "--out", tmp_path / "r", "--only", "table1,table2,table3", *SMALL
@@ -159,10 +156,10 @@ def test_features_of_ones_own_are_evaluated_as_far_as_they_go(tmp_path):
     assert "not run: the feature file has no base_mean" in text
     assert "not run: 20 classes are needed, there are 10" in text
     page = (tmp_path / "r" / "report.html").read_text()
-    assert "Not run: features of this data set were not given." in page
+    assert "Not run: there are no features of this data set." in page
 
 
-def test_several_files_stand_side_by_side(tmp_path):
+def test_several_feature_files_get_a_table_each(tmp_path):
     paths = [_table_of(tmp_path / f"{name}.safetensors", 6 + i) for i, name in enumerate("ab")]
     files = [part for path in paths for part in ("--features", path)]
     names = ("--dataset", "cub", "--dataset", "mini-to-cub")
@@ -193,12 +190,15 @@ def _bad(tmp_path):
         "not finite": (("--features", nan), "nan"),
         "other features": (("--out", taken), "holds results of other features (own.safetensors)"),
         "no folder": (("--out", tmp_path / "file"), "cannot be made a folder"),
-        "no tasks": (("--gradient-tasks", "0"), "--gradient-tasks must be a whole number of at least 1; got 0"),
+        "no tasks": (("--gradient-tasks", "0"), "tasks must be a whole number of at least 1; got 0"),
+        "unknown method": (("--methods", "tim-adn"), "Unknown method 'tim-adn'. Did you mean 'tim-adm'?"),
+        "no such module": (("--methods", "no_such_module:Solver"), "'no_such_module:Solver'"),
+        "a name of the paper": (("--methods", "paddle,paddle"), "methods must have different names, also from those of the paper; got 'paddle' twice."),
         "unknown table": (("--only", "table9"), "Unknown experiment 'table9'"),
         "unknown data set": (("--dataset", "mini-imagent"), "mini-imagenet"),
         "unknown network": (("--backbone", "resnet81"), "resnet18"),
-        "no network tasks": (("--network-tasks", "0"), "--network-tasks must be a whole number"),
-        "too many data sets": (("--dataset", "cub", "--dataset", "cub"), "once for each feature file; got 2 for 1"),
+        "no network tasks": (("--network-tasks", "0"), "tasks must be a whole number"),
+        "too many data sets": (("--dataset", "cub", "--dataset", "cub"), "dataset must have one name for each feature file; got 2 for 1."),
     }  # fmt: skip
 
 
@@ -207,9 +207,9 @@ def test_bad_input_gets_one_sentence_before_any_work(tmp_path, monkeypatch):
     before = (tmp_path / "taken" / "results.json").read_bytes()
 
     def fail(*_, **__):
-        raise AssertionError("worked")
+        raise AssertionError("work has begun")
 
-    monkeypatch.setattr("infoshot.reproduction.plan.score_cell", fail)
+    monkeypatch.setattr(measurements, "score_cell", fail)
     for name, (arguments, sentence) in cases.items():
         out = () if "--out" in arguments else ("--out", tmp_path / "new")
         result = run(*arguments, *out)
@@ -218,65 +218,3 @@ def test_bad_input_gets_one_sentence_before_any_work(tmp_path, monkeypatch):
         assert result.stderr.count("\n") == 1, name
         assert not (tmp_path / "new").exists(), name
     assert (tmp_path / "taken" / "results.json").read_bytes() == before
-
-
-def test_published_numbers_belong_to_the_cells():
-    found = {
-        (cell.paper_method, cell.ways, cell.shots, cell.parameters, cell.loss): cell.published(
-            "mini-imagenet", "resnet18"
-        )
-        for name in EXPERIMENTS
-        for cell in cells(name)
-    }
-    assert found["TIM-ADM", 5, 1, "", ""] == 73.6
-    assert found["SimpleShot", 20, 5, "", ""] == 55.4
-    assert found["TIM-GD", 5, 1, "W", "CE+H(Y|X)"] == 35.3
-    assert found["TIM-ADM", 5, 5, "W", "CE"] == 79.6
-    assert all(found["TIM-ADM", 5, shots, "W", loss] for shots in (1, 5) for loss in LOSSES)
-
-
-def _found(accuracies, times=()):
-    return {item.statement: item for item in orderings(accuracies, times)}
-
-
-ORDER = "TIM-ADM over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"
-
-
-def test_orderings_hold_fail_or_cannot_be_decided():
-    noise = 0.1 * torch.randn(400, generator=torch.Generator().manual_seed(0))
-    means = dict(
-        zip(("CE-H(Y)+H(Y|X)", "CE-H(Y)", "CE", "CE+H(Y|X)"), (70, 65, 60, 40), strict=True)
-    )
-
-    def judged(**changed):
-        tasks = {("TIM-ADM", "W", loss, 1): mean / 100 + noise.roll(k)
-                 for k, (loss, mean) in enumerate({**means, **changed}.items())}  # fmt: skip
-        return _found(tasks)[ORDER]
-
-    assert judged().verdict == "holds"
-    assert judged(CE=66).verdict == "undecided"
-    assert judged(CE=64.5).verdict == "undecided"  # above in the mean, perhaps by chance
-    assert judged(CE=70).verdict == "does not hold"
-    assert "(400 tasks; difference 5.00 ± 1." in judged().numbers
-    assert _found({})[ORDER].verdict == "not run"
-
-
-def test_speed_is_compared_too():
-    times = [
-        {"method": "TIM-ADM", "alone_s": 1.0, "batched_s": 0.1},
-        {"method": "TIM-GD", "alone_s": 9.0, "batched_s": 2.0},
-    ]
-    item = _found({}, times)["TIM-ADM is at least 10 times faster than TIM-GD, a task alone"]
-    assert (item.verdict, item.numbers) == ("does not hold", "9.0 times; in a batch 20.0")
-
-
-def test_same_tasks_are_compared_where_one_has_more():
-    many, few = torch.zeros(100), torch.full((40,), 0.3)
-    many[40:] = 1.0
-    tasks = {
-        ("TIM-GD", "W", "CE-H(Y)+H(Y|X)", 5): many,
-        ("TIM-GD", "phi+W", "CE-H(Y)+H(Y|X)", 5): few,
-    }
-    item = _found(tasks)["Fine-tuning the whole network does not beat W alone, 5-shot"]
-    assert item.verdict == "does not hold"
-    assert item.numbers == "0.00, 30.00 (40 tasks; difference -30.00 ± 0.00)"

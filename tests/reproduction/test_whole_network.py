@@ -8,12 +8,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from infoshot import InvalidArgumentError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import save_checkpoint
 from infoshot.cli.app import app
 from infoshot.features import default_features_path, write_features
-from infoshot.reproduction.experiments import LOSSES, WHOLE_NETWORK, cells
+from infoshot.reproduction.api import reproduce
 from infoshot.reproduction.finetune import FineTuning
+from infoshot.reproduction.paper import LOSSES, WHOLE_NETWORK, cells
 from tests.image_folders import make_folders
 
 
@@ -36,10 +38,9 @@ SMALL = ("--tasks", 4, "--gradient-tasks", 1, "--network-tasks", 1)
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch):
-    """Two steps instead of 25: what they compute has tests of its own."""
-    for module in ("whole_network", "run_times"):
-        few = partial(FineTuning, n_steps=2)
-        monkeypatch.setattr(f"infoshot.reproduction.{module}.FineTuning", few)
+    """Take two steps instead of 25; other tests check what the steps compute."""
+    few = partial(FineTuning, n_steps=2)
+    monkeypatch.setattr("infoshot.reproduction.whole_network.FineTuning", few)
 
 
 def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
@@ -54,14 +55,14 @@ def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
     assert all(f"TIM-GD {{phi+W}}: {loss}".replace("|", "\\|") in text for loss in LOSSES)
     assert "Ent-min {phi+W}" in text
     before = (tmp_path / "r" / "tables.md").read_bytes()
-    assert run(*arguments).exit_code == 0  # goes on: nothing is left to do
+    assert run(*arguments).exit_code == 0  # resumes: nothing is left to do
     assert (tmp_path / "r" / "tables.md").read_bytes() == before
 
 
-def test_figure_and_times_know_the_network(given, tmp_path, monkeypatch):
-    monkeypatch.setattr("infoshot.reproduction.extras._CURVE_TASKS", 2)
-    monkeypatch.setattr("infoshot.reproduction.run_times._ALONE", 1)
-    monkeypatch.setattr("infoshot.reproduction.run_times._BATCH", {"cpu": 2})
+def test_figure_and_run_times_include_the_network(given, tmp_path, monkeypatch):
+    monkeypatch.setattr("infoshot.reproduction.measurements._CURVE_TASKS", 2)
+    monkeypatch.setattr("infoshot.reproduction.measurements._SINGLE_TASKS", 1)
+    monkeypatch.setattr("infoshot.reproduction.measurements._BATCH", {"cpu": 2})
     result = run(*given, "--out", tmp_path / "r", "--only", "table5,figure1", *SMALL)
     assert result.exit_code == 0, result.output
     extra = json.loads((tmp_path / "r" / "results.json").read_text())["extra"]
@@ -77,10 +78,10 @@ def test_without_images_the_rows_are_not_run(tmp_path):
     result = run("--out", tmp_path / "r", "--only", "table4", "--tasks", 4, "--gradient-tasks", 1)
     assert result.exit_code == 0, result.output
     text = (tmp_path / "r" / "tables.md").read_text()
-    assert text.count("not run: needs images (--checkpoint and --root)") == 10
+    assert text.count("not run: needs images (checkpoint and root)") == 10
 
 
-def test_too_few_images_are_said_before_any_work(given, tmp_path, embedded):
+def test_too_few_images_raise_before_any_work(given, tmp_path, embedded):
     few = make_folders(tmp_path / "few", 8, splits={"train": "ab", "val": "cd", "test": "efghi"})
     features = tmp_path / "of-unknown-network.safetensors"
     write_features(features, dataclasses.replace(embedded, provenance={}))
@@ -97,7 +98,7 @@ def test_nothing_is_extracted_from_too_few_images(given, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("extracted")
 
-    monkeypatch.setattr("infoshot.cli.reproduce_images.split_features", fail)
+    monkeypatch.setattr("infoshot.reproduction.whole_network.split_features", fail)
     arguments = (*given[:2], "--root", few, *given[4:], "--only", "table1")
     result = run(*arguments, "--out", tmp_path / "r", *SMALL)
     assert result.exit_code == 2
@@ -105,14 +106,24 @@ def test_nothing_is_extracted_from_too_few_images(given, tmp_path, monkeypatch):
     assert not (tmp_path / "r").exists()
 
 
-def test_features_of_another_network_are_no_comparison(given, tmp_path):
+def test_features_of_another_network_raise(given, tmp_path):
     result = run(*given, "--features", default_features_path(), "--out", tmp_path / "r", *SMALL)
     assert result.exit_code == 2
-    assert "the features are of another network than --checkpoint" in result.stderr
+    assert "features must be those of the network in checkpoint" in result.stderr
     assert not (tmp_path / "r").exists()
 
 
-def test_network_and_images_belong_together(given, tmp_path):
+def test_a_network_needs_images_and_images_a_network(given, tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"^checkpoint must be given .* root=DIR\.$"):
+        reproduce(tmp_path / "r", checkpoint=given[1])
+    with pytest.raises(InvalidArgumentError, match=r"^root must be given .* checkpoint=DIR\.$"):
+        reproduce(tmp_path / "r", root=given[3])
     result = run(*given[:2], "--out", tmp_path / "r")
     assert result.exit_code == 2
-    assert "--checkpoint and --root must be given together" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_two_data_sets_for_one_network_raise_before_anything_is_extracted(given, tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"dataset must have one name .* got 2 for 1"):
+        reproduce(tmp_path / "r", checkpoint=given[1], root=given[3], dataset=["folder", "folder"])
+    assert not (tmp_path / "r").exists()

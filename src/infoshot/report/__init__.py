@@ -1,1 +1,1 @@
-"""The shared HTML page of every report."""
+"""The HTML page that all reports share."""

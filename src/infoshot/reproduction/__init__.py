@@ -1,1 +1,1 @@
-"""The tables of the paper, made again and laid beside the printed ones."""
+"""The paper's tables and figure, computed again and shown beside the published numbers."""

@@ -1,26 +1,27 @@
-"""Cells over {phi, W}: every task fine-tunes the network on its own images."""
+"""Cells over {phi, W}: each task fine-tunes the network on its own images."""
 
 import dataclasses
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from infoshot.backbones.checkpoints import Checkpoint
+from infoshot.backbones.checkpoints import Checkpoint, open_checkpoint
 from infoshot.benchmark import Protocol
 from infoshot.benchmark.convergence import Curve
 from infoshot.core.errors import DataError
+from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable, ResultRow
-from infoshot.features.extract import Extraction, provenance
-from infoshot.images import ImageSplit
+from infoshot.features import write_features
+from infoshot.features.extract import Extraction, provenance, split_features
+from infoshot.images import ImageSplit, open_dataset
 from infoshot.images.in_memory import stored_crops
 from infoshot.metrics import accuracy, mean_interval
-from infoshot.reproduction.experiments import WHOLE_NETWORK, Cell
 from infoshot.reproduction.finetune import FineTuner, FineTuning
-from infoshot.reproduction.report_store import cell_key
+from infoshot.reproduction.paper import WHOLE_NETWORK, Cell
 from infoshot.solvers.objective import conditional_entropy, marginal_entropy
 from infoshot.tasks import TaskSampler, TaskSpec
 from infoshot.tasks.image_tasks import image_tasks
@@ -28,24 +29,20 @@ from infoshot.tasks.image_tasks import image_tasks
 
 @dataclass(frozen=True)
 class Network:
-    """A network with the images of a split, on which tasks fine-tune it."""
+    """A network and the images of a split; tasks of these images fine-tune the network."""
 
     dataset: str
     split: ImageSplit
     checkpoint: Checkpoint
     how: Extraction
 
-    def key(self, cell: Cell, protocol: Protocol) -> str:
-        """Digest of all that the numbers of a cell depend on."""
-        return cell_key(protocol, self.about, dataclasses.asdict(_setting(cell)))
-
     def check_features(self, features: FeatureTable) -> None:
-        """Raise if the features it is compared with say that they are of another network."""
+        """Raise if features that it is compared with record the weights of another network."""
         weights = self.checkpoint.digest
         if features.provenance.get("weights_sha256", weights) != weights:
             raise DataError(
-                "the features are of another network than --checkpoint; leave --features out to "
-                "compare with features of its own."
+                "features must be those of the network in checkpoint; got features of other "
+                "weights. Without features, they are extracted from the images."
             )
 
     def validate(self, protocol: Protocol) -> None:
@@ -55,34 +52,59 @@ class Network:
         names = tuple(self.split.class_names)
         TaskSampler(FeatureTable(nothing, labels, class_names=names), protocol.spec)
 
+    def extract(self, folder: Path, progress: Progress = SILENT) -> Path:
+        """Extract features of the images into a folder, from its cache where possible.
+
+        The name of the feature file has the digest of the weights in it, so that features of
+        another network are never overwritten.
+        """
+        path = folder / f"features-{self.checkpoint.digest[:8]}.safetensors"
+        progress.start("extracting features", len(self.split.records), "images")
+        table = split_features(
+            self.dataset,
+            self.split,
+            self.checkpoint,
+            self.how,
+            cache=folder / "cache",
+            on_progress=progress.advance,
+        )
+        assert table is not None
+        write_features(path, table)
+        return path
+
     @cached_property
     def about(self) -> dict[str, str]:
-        """Everything the features of these images depend on."""
+        """The provenance of features of these images."""
         return provenance(self.dataset, self.split, self.checkpoint, self.how)
 
     @cached_property
     def crops(self) -> Tensor:
-        """All images of the split, decoded once."""
+        """All images of the split, decoded at first use."""
         resize, crop = self.how.sizes(self.checkpoint)
         return stored_crops(self.split.records, resize, crop, n_workers=self.how.n_workers)
 
     def score(
-        self, cell: Cell, protocol: Protocol, on_progress: Callable[[int], None]
+        self, cell: Cell, protocol: Protocol, progress: Progress = SILENT
     ) -> tuple[ResultRow, Tensor]:
-        """Fine-tune the network on every task; bfloat16 on a GPU."""
+        """Fine-tune the network on every task, in bfloat16 on a GPU.
+
+        Returns
+        -------
+        The row, and the accuracies of the tasks between 0 and 1, shape ``(task,)``.
+        """
         on_gpu = protocol.device.startswith("cuda")
-        crops, setting, scores = self.crops, _setting(cell), []
+        crops, setting, scores = self.crops, fine_tuning(cell), []
         fine_tuner = self._fine_tuner(setting, protocol.device)
         start = time.perf_counter()
         for task, labels in image_tasks(crops, self.split, protocol.spec, range(protocol.n_tasks)):
             probabilities = fine_tuner(task)
             scores.append(accuracy(probabilities.unsqueeze(0), labels.unsqueeze(0)))
-            on_progress(1)
+            progress.advance()
         seconds = time.perf_counter() - start
         accuracies = torch.cat(scores)
         mean, half_width = mean_interval(accuracies)
         row = ResultRow(
-            method=f"{cell.run} over the whole network",
+            method=f"{cell.run.name} over the whole network",
             assumes=cell.assumes,
             mean=100 * mean,
             ci95=100 * half_width,
@@ -94,8 +116,8 @@ class Network:
         )
         return row, accuracies
 
-    def seconds_alone(self, setting: FineTuning, n_tasks: int, device: str) -> list[float]:
-        """Seconds of single 5-way 5-shot tasks, after one that warms up; images are decoded."""
+    def seconds_per_task(self, setting: FineTuning, n_tasks: int, device: str) -> list[float]:
+        """Time single 5-way 5-shot tasks after a warm-up task; decoding does not count."""
         fine_tuner, seconds = self._fine_tuner(setting, device), []
         for task, _ in image_tasks(self.crops, self.split, TaskSpec(n_shot=5), range(n_tasks + 1)):
             start = time.perf_counter()
@@ -104,20 +126,20 @@ class Network:
         return seconds[1:]
 
     def curve(self, n_tasks: int, device: str) -> Curve:
-        """Accuracy and mutual information while tasks fine-tune the network, one after another.
+        """Record accuracy and mutual information while tasks fine-tune the network in turn.
 
-        One more task than ``n_tasks`` runs before them to warm up.
+        One warm-up task runs before the ``n_tasks``.
         """
         fine_tuner = self._fine_tuner(FineTuning(), device)
         seconds, scores, information = [], [], []
         tasks = image_tasks(self.crops, self.split, TaskSpec(), range(n_tasks + 1))
         for number, (task, labels) in enumerate(tasks):
-            watch = _Watch(labels.to(device).unsqueeze(0), device)
-            fine_tuner(task, on_step=watch)
+            recorder = _Recorder(labels.to(device).unsqueeze(0), device)
+            fine_tuner(task, on_step=recorder)
             if number:
-                seconds.append(torch.tensor(watch.seconds))
-                scores.append(torch.cat(watch.accuracy))
-                information.append(torch.cat(watch.information))
+                seconds.append(torch.tensor(recorder.seconds))
+                scores.append(torch.cat(recorder.accuracy))
+                information.append(torch.cat(recorder.information))
         return Curve(
             f"tim-gd {{{WHOLE_NETWORK}}}",
             torch.stack(seconds).mean(0),
@@ -130,26 +152,35 @@ class Network:
         return FineTuner(backbone, setting, amp=device.startswith("cuda"))
 
 
-class _Watch:
-    """Takes down what queries look like at every step; its own time does not count."""
+def open_network(checkpoint: Path, root: Path, dataset: str, device: str) -> Network:
+    """Open a network and the test images of a data set."""
+    how = Extraction(device=device)
+    network = open_checkpoint(checkpoint, None)
+    how.sizes(network)
+    return Network(dataset, open_dataset(dataset, root).split("test"), network, how)
+
+
+class _Recorder:
+    """Records time, accuracy and mutual information at every step, without its own time."""
 
     def __init__(self, labels: Tensor, device: str) -> None:
         self.seconds: list[float] = []
         self.accuracy: list[Tensor] = []
         self.information: list[Tensor] = []
-        self._labels, self._device, self._aside = labels, device, 0.0
+        self._labels, self._device, self._own_seconds = labels, device, 0.0
         self._start = time.perf_counter()
 
     def __call__(self, log_p: Tensor) -> None:
-        """Take down one step."""
+        """Record one step."""
         if self._device.startswith("cuda"):
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
-        self.seconds.append(now - self._start - self._aside)
+        self.seconds.append(now - self._start - self._own_seconds)
         self.accuracy.append(accuracy(log_p, self._labels).cpu())
         self.information.append((marginal_entropy(log_p) - conditional_entropy(log_p)).cpu())
-        self._aside += time.perf_counter() - now
+        self._own_seconds += time.perf_counter() - now
 
 
-def _setting(cell: Cell) -> FineTuning:
+def fine_tuning(cell: Cell) -> FineTuning:
+    """Return the settings of a cell over the whole network."""
     return FineTuning(**cell.settings)

@@ -1,13 +1,15 @@
-"""The table of printed numbers, against what was counted and read in the paper."""
+"""The paper as data: printed numbers, the cells they belong to, and the findings."""
 
 import csv
 from dataclasses import astuple
 from importlib import resources
 
 import pytest
+import torch
 
 from infoshot import InvalidArgumentError
-from infoshot.reproduction.published import published_rows
+from infoshot.reproduction.paper import EXPERIMENTS, LOSSES, cells, check_findings, published_rows
+from infoshot.solvers import METHODS, Method
 
 TIERED_5 = {"dataset": "tiered-imagenet", "shots": 5}
 FULL_LOSS = "CE-H(Y)+H(Y|X)"
@@ -98,12 +100,12 @@ def test_more_examples_and_fewer_classes_are_easier():
             assert values[(*setting, 10, shots)] > value
 
 
-def test_no_number_is_there_twice():
+def test_no_number_occurs_twice():
     settings = [astuple(row)[:-1] for row in published_rows()]
     assert len(set(settings)) == len(settings)
 
 
-def test_fields_have_the_values_that_exist():
+def test_fields_have_known_values():
     for row in published_rows():
         assert row.backbone in ("resnet10", "resnet12", "resnet18", "wrn28-10")
         assert row.dataset in ("mini-imagenet", "tiered-imagenet", "cub", "mini-to-cub")
@@ -117,13 +119,91 @@ def test_fields_have_the_values_that_exist():
         assert low < row.value < high
 
 
-def test_the_file_says_yes_or_no():
+def test_the_file_marks_transductive_methods_by_yes_and_no():
     path = resources.files("infoshot.reproduction") / "published.csv"
     lines = list(csv.DictReader(path.read_text().splitlines()))
     assert {line["transductive"] for line in lines} == {"yes", "no"}
     assert all(None not in line and None not in line.values() for line in lines)
 
 
-def test_an_unknown_table_is_refused():
+def test_an_unknown_table_raises():
     with pytest.raises(InvalidArgumentError, match=r"table.*table1.*table9"):
         published_rows("table9")
+
+
+def test_published_numbers_belong_to_the_cells():
+    found = {
+        (cell.name, cell.ways, cell.shots, cell.parameters, cell.loss): cell.published(
+            "mini-imagenet", "resnet18"
+        )
+        for name in EXPERIMENTS
+        for cell in cells(name)
+    }
+    assert found["TIM-ADM", 5, 1, "", ""] == 73.6
+    assert found["SimpleShot", 20, 5, "", ""] == 55.4
+    assert found["TIM-GD", 5, 1, "W", "CE+H(Y|X)"] == 35.3
+    assert found["TIM-ADM", 5, 5, "W", "CE"] == 79.6
+    assert all(found["TIM-ADM", 5, shots, "W", loss] for shots in (1, 5) for loss in LOSSES)
+
+
+def _found(accuracies, times=()):
+    return {item.statement: item for item in check_findings(accuracies, times)}
+
+
+ORDER = "TIM-ADM over W, 1-shot: CE-H(Y)+H(Y|X) > CE-H(Y) > CE > CE+H(Y|X)"
+
+
+def test_findings_hold_fail_or_are_undecided():
+    noise = 0.1 * torch.randn(400, generator=torch.Generator().manual_seed(0))
+    means = dict(
+        zip(("CE-H(Y)+H(Y|X)", "CE-H(Y)", "CE", "CE+H(Y|X)"), (70, 65, 60, 40), strict=True)
+    )
+
+    def judge(**changed):
+        tasks = {("TIM-ADM", "W", loss, 1): mean / 100 + noise.roll(k)
+                 for k, (loss, mean) in enumerate({**means, **changed}.items())}  # fmt: skip
+        return _found(tasks)[ORDER]
+
+    assert judge().verdict == "holds"
+    assert judge(CE=66).verdict == "undecided"
+    assert judge(CE=64.5).verdict == "undecided"  # the mean is above, perhaps by chance
+    assert judge(CE=70).verdict == "does not hold"
+    assert "(400 tasks; difference 5.00 ± 1." in judge().numbers
+    assert _found({})[ORDER].verdict == "not run"
+
+
+def test_speed_is_compared_too():
+    times = [
+        {"method": "TIM-ADM", "alone_s": 1.0, "batched_s": 0.1},
+        {"method": "TIM-GD", "alone_s": 9.0, "batched_s": 2.0},
+    ]
+    item = _found({}, times)["TIM-ADM is at least 10 times faster than TIM-GD on a single task"]
+    assert (item.verdict, item.numbers) == ("does not hold", "9.0 times; 20.0 times in a batch")
+
+
+def test_methods_are_compared_on_the_tasks_that_both_have():
+    many, few = torch.zeros(100), torch.full((40,), 0.3)
+    many[40:] = 1.0
+    tasks = {
+        ("TIM-GD", "W", "CE-H(Y)+H(Y|X)", 5): many,
+        ("TIM-GD", "phi+W", "CE-H(Y)+H(Y|X)", 5): few,
+    }
+    item = _found(tasks)["Fine-tuning the whole network does not beat W alone, 5-shot"]
+    assert item.verdict == "does not hold"
+    assert item.numbers == "0.00, 30.00 (40 tasks; difference -30.00 ± 0.00)"
+
+
+def test_methods_of_a_user_are_rows_of_tables_1_to_3_without_published_numbers():
+    own = Method(name="mine", solver=METHODS["tim-adm"].solver)
+    added = {name: [cell for cell in cells(name, [own]) if cell.run is own] for name in EXPERIMENTS}
+    settings = {name: [(cell.ways, cell.shots) for cell in found] for name, found in added.items()}
+    assert settings == {
+        "table1": [(5, 1), (5, 5)],
+        "table2": [(5, 5)],
+        "table3": [(10, 1), (10, 5), (20, 1), (20, 5)],
+        "table4": [],
+        "table5": [],
+        "figure1": [],
+    }
+    assert added["table1"][0].name == "mine"
+    assert added["table1"][0].published("mini-imagenet", "resnet18") is None

@@ -1,0 +1,270 @@
+"""``reproduce``: every table and figure of the TIM paper on any features, as a report."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from infoshot.core import checks
+from infoshot.core.atomic import check_outputs, make_folder, sole_writer
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.progress import Progress, ProgressLike, open_progress
+from infoshot.core.types import ResultRow
+from infoshot.features import default_features_path
+from infoshot.reproduction.measurements import add_convergence, add_run_times, run_cells
+from infoshot.reproduction.paper import (
+    BACKBONES,
+    DATASETS,
+    EXPERIMENTS,
+    PAPER_METHODS,
+    Finding,
+)
+from infoshot.reproduction.report_cells import (
+    Loaded,
+    Plan,
+    PlannedCell,
+    Store,
+    check_images,
+    plan_cells,
+    read_sources,
+)
+from infoshot.reproduction.report_files import find, write_report
+from infoshot.reproduction.whole_network import Network, open_network
+from infoshot.solvers import Method, Solver, resolve_method
+
+PathLike = str | os.PathLike[str]
+MethodLike = str | Method | Solver[Any]
+_GRADIENT_TASKS_ON_CPU = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """The result of :func:`reproduce`.
+
+    Attributes
+    ----------
+    folder
+        Folder with ``report.html``, ``tables.md``, ``tables.tex``, ``results.json``,
+        ``accuracies.safetensors`` and the figure.
+    rows
+        One row per computed cell, in the order of the tables. A cell that two tables share occurs
+        once.
+    accuracies
+        For each row the accuracies of its tasks, between 0 and 1, shape ``(task,)``. Task i is the
+        same for all methods, so that differences can be paired.
+    findings
+        The statements of the paper, each with the verdict on these features.
+    """
+
+    folder: Path
+    rows: tuple[ResultRow, ...]
+    accuracies: tuple[Tensor, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def report(self) -> Path:
+        """Path of the HTML report."""
+        return self.folder / "report.html"
+
+    def __repr__(self) -> str:
+        verdicts = [finding.verdict for finding in self.findings]
+        counts = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
+        return f"Reproduction({str(self.report)!r}, {len(self.rows)} rows; findings: {counts})"
+
+
+def reproduce(
+    out: PathLike,
+    *,
+    features: PathLike | Sequence[PathLike] | None = None,
+    dataset: str | Sequence[str] | None = None,
+    backbone: str | Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
+    methods: MethodLike | Sequence[MethodLike] = (),
+    tasks: int = 10_000,
+    gradient_tasks: int | None = None,
+    checkpoint: PathLike | None = None,
+    root: PathLike | None = None,
+    network_tasks: int = 300,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: ProgressLike = None,
+) -> Reproduction:
+    """Compute the tables and the figure of the TIM paper, and write them as a report.
+
+    Results are stored in ``out`` after each cell. Call the function again with the same arguments
+    to resume an interrupted run.
+
+    Parameters
+    ----------
+    out
+        Folder of the report.
+    features
+        One or several feature files; default: the one that comes with the package.
+    dataset
+        Data set of each feature file: ``mini-imagenet``, ``tiered-imagenet``, ``cub``,
+        ``mini-to-cub`` (CUB with a network trained on mini-ImageNet) or ``folder``. Default: what
+        the file records. It selects the published numbers to compare with.
+    backbone
+        Network of each feature file, such as ``resnet18``; default: what the file records.
+    only
+        Names of experiments: ``table1`` to ``table5``, ``figure1``; default: all.
+    methods
+        More methods for Tables 1 to 3: names, ``package.module:Name``, ``Method`` or ``Solver``
+        objects.
+    tasks
+        Tasks per number.
+    gradient_tasks
+        Tasks per number for gradient methods, which are slow; default: 300 on a CPU, else
+        ``tasks``.
+    checkpoint, root
+        A network and the images it was trained for. With them the ablation over the whole network
+        runs too. If ``features`` is not given, features are extracted from these images.
+    network_tasks
+        Tasks per number over the whole network; each takes about a minute on a CPU.
+    seed
+        Task i depends on the seed and on i only.
+    device
+        Where to compute, such as ``cpu`` or ``cuda``.
+    progress
+        See :mod:`infoshot.core.progress`.
+
+    Returns
+    -------
+    The folder, the rows, the accuracies of all tasks, and the findings of the paper with verdicts.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument has a value that is not allowed.
+    DataError
+        If a file cannot be read, the tasks cannot be drawn from it, or ``out`` holds results of
+        other features.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = reproduce(folder, only="table1", methods="paddle", tasks=2, gradient_tasks=1)
+    >>> [row.method for row in result.rows if row.shots == 5][-2:]
+    ['tim-auto', 'paddle']
+    """
+    checks.device(device)
+    if gradient_tasks is None:
+        gradient_tasks = _GRADIENT_TASKS_ON_CPU if device == "cpu" else tasks
+    checks.at_least("tasks", tasks, 1)
+    checks.at_least("gradient_tasks", gradient_tasks, 1)
+    checks.at_least("network_tasks", network_tasks, 1)
+    plan = Plan(
+        experiments=_experiments(_as_list(only)),
+        methods=_extra_methods(_as_list(methods)),
+        n_tasks=tasks,
+        n_gradient_tasks=gradient_tasks,
+        n_network_tasks=network_tasks,
+        seed=seed,
+        device=device,
+    )
+    paths = [Path(path) for path in _as_list(features)]
+    names = (_as_list(dataset), _as_list(backbone))
+    _check_names(len(paths) or 1, *names)
+    network = _open_network(checkpoint, root, names[0], device)
+    if not paths and network is None:
+        paths = [default_features_path()]
+    given = read_sources(paths, *names)
+    if network:
+        check_images(plan, network)
+    planned = plan_cells(plan, given, network)
+    folder = Path(out)
+    make_folder(folder)
+    check_outputs(paths, [folder / "results.json"])
+    with open_progress(progress) as bar, sole_writer(folder):
+        if network and not given:
+            given = read_sources([network.extract(folder, bar)], *names)
+            planned = plan_cells(plan, given, network)
+        return _compute(plan, planned, given, network, folder, bar)
+
+
+def _compute(
+    plan: Plan,
+    planned: Sequence[PlannedCell],
+    features: Sequence[Loaded],
+    network: Network | None,
+    folder: Path,
+    bar: Progress,
+) -> Reproduction:
+    """Compute what the folder does not have yet, and write the report."""
+    store = Store(folder, [source for source, _ in features])
+    store.read()
+    run_cells(planned, features, store, network=network, progress=bar)
+    first_table = features[0][1]
+    if "table5" in plan.experiments:
+        add_run_times(plan, store, first_table, network, bar)
+    if "figure1" in plan.experiments:
+        add_convergence(plan, store, first_table, network, bar)
+    findings = find(plan, planned, store)
+    write_report(plan, planned, store, findings)
+    keys = dict.fromkeys(item.key for item in planned if not item.not_run)
+    return Reproduction(
+        folder,
+        rows=tuple(store.rows[key] for key in keys),
+        accuracies=tuple(store.accuracies[key] for key in keys),
+        findings=tuple(finding for found in findings.values() for finding in found),
+    )
+
+
+def _as_list(value: Any) -> list[Any]:  # noqa: ANN401 - one thing or several
+    """Return the items of an argument that may be one thing or several."""
+    if value is None:
+        return []
+    is_several = isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike))
+    return list(value) if is_several else [value]
+
+
+def _experiments(names: Sequence[str]) -> list[str]:
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise InvalidArgumentError(checks.unknown_name("experiment", name, EXPERIMENTS))
+    return list(dict.fromkeys(names)) or list(EXPERIMENTS)
+
+
+def _extra_methods(specs: Sequence[MethodLike]) -> list[Method]:
+    """Resolve methods that are added to the tables; each needs a name of its own there."""
+    methods = [resolve_method(spec) for spec in specs]
+    names = [*PAPER_METHODS, *(method.name for method in methods)]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgumentError(
+                f"methods must have different names, also from those of the paper; got '{name}' "
+                "twice."
+            )
+    return methods
+
+
+def _check_names(n_files: int, datasets: Sequence[str], backbones: Sequence[str]) -> None:
+    for argument, names, known in (
+        ("dataset", datasets, DATASETS),
+        ("backbone", backbones, BACKBONES),
+    ):
+        if names and len(names) != n_files:
+            raise InvalidArgumentError(
+                f"{argument} must have one name for each feature file; got {len(names)} for "
+                f"{n_files}."
+            )
+        for name in names:
+            if name not in known:
+                raise InvalidArgumentError(checks.unknown_name(argument, name, known))
+
+
+def _open_network(
+    checkpoint: PathLike | None, root: PathLike | None, datasets: Sequence[str], device: str
+) -> Network | None:
+    if checkpoint is None and root is None:
+        return None
+    if checkpoint is None:
+        raise InvalidArgumentError("root must be given together with checkpoint=DIR.")
+    if root is None:
+        raise InvalidArgumentError("checkpoint must be given together with root=DIR.")
+    dataset = datasets[0] if datasets else "mini-imagenet"
+    return open_network(Path(checkpoint), Path(root), dataset, device)

@@ -1,0 +1,340 @@
+"""The paper as data: its experiments, the numbers it prints, and its findings.
+
+Experiments have the paper's names: ``table1`` state of the art, ``table2`` domain shift, ``table3``
+more classes, ``table4`` ablation, ``table5`` run times, ``figure1`` convergence. A :class:`Cell` is
+one number of a table. The printed numbers are in ``published.csv``. A :class:`Finding` is a
+statement of the paper, checked on the accuracies of a report.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from torch import Tensor
+
+from infoshot.benchmark.tables import with_interval
+from infoshot.core import checks
+from infoshot.metrics import mean_interval
+from infoshot.solvers import METHODS, Method
+
+EXPERIMENTS = {
+    "table1": "Comparison to the state of the art",
+    "table2": "Domain shift: from mini-ImageNet to CUB",
+    "table3": "More classes",
+    "table4": "Ablation of the loss",
+    "table5": "Run-times",
+    "figure1": "Convergence",
+}
+DATASETS = {
+    "mini-imagenet": "mini-ImageNet",
+    "tiered-imagenet": "tiered-ImageNet",
+    "cub": "CUB",
+    "mini-to-cub": "mini-ImageNet to CUB",
+    "folder": "own images",
+}
+BACKBONES = {
+    "resnet10": "ResNet-10",
+    "resnet12": "ResNet-12",
+    "resnet18": "ResNet-18",
+    "wrn28-10": "WRN28-10",
+    "conv4": "Conv-4",
+    "efficientnet-lite0": "EfficientNet-Lite0",
+}
+SHIFTED = "mini-to-cub"
+QUERIES = 15
+LOSSES: Mapping[str, Mapping[str, float]] = {
+    "CE": {"marginal_entropy_weight": 0.0, "conditional_entropy_weight": 0.0},
+    "CE+H(Y|X)": {"marginal_entropy_weight": 0.0},
+    "CE-H(Y)": {"conditional_entropy_weight": 0.0},
+    "CE-H(Y)+H(Y|X)": {},
+}
+FULL_LOSS = "CE-H(Y)+H(Y|X)"
+WHOLE_NETWORK = "phi+W"
+NOT_LINEARISED = "CE-H(Y)+H(Y|X), not linearised"
+
+_TABLE1 = {
+    "Prototype": "prototype",
+    "SimpleShot": "simpleshot",
+    "BD-CSPN": "bd-cspn",
+    "LaplacianShot": "laplacianshot",
+    "TIM-ADM": "tim-adm",
+    "TIM-GD": "tim-gd",
+    "tim-auto (ours)": "tim-auto",
+}
+_TABLE2 = ("SimpleShot", "Baseline", "LaplacianShot", "TIM-ADM", "TIM-GD")
+_TABLE3 = ("SimpleShot", "Baseline", "Baseline++", "TIM-ADM", "TIM-GD")
+PAPER_METHODS = {**_TABLE1, "Baseline": "baseline", "Baseline++": "baseline++"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """One number of the paper: an accuracy in percent, or seconds per task in ``table5``.
+
+    Only Table 1 and the run times state which methods are transductive. In the other tables TIM
+    and LaplacianShot count as transductive and all other methods as inductive.
+
+    Attributes
+    ----------
+    table
+        The experiment, such as ``table1``.
+    method
+        The name as printed, so "Neg-cosine" in one table is "Neg-Cosine" in another.
+    dataset
+        The data set of the tasks. ``mini-to-cub`` are tasks from CUB with a network trained on
+        mini-ImageNet.
+    parameters
+        The parameters that a task adapts, ``W`` or ``phi+W``; empty where the table does not say.
+    loss
+        The terms of the objective, in the ablation only; empty elsewhere.
+    """
+
+    table: str
+    method: str
+    backbone: str
+    transductive: bool
+    dataset: str
+    parameters: str
+    loss: str
+    ways: int
+    shots: int
+    value: float
+
+
+def published_rows(table: str | None = None) -> tuple[Published, ...]:
+    """Return all printed numbers, or those of one table, in the order of the paper.
+
+    Examples
+    --------
+    >>> [(row.method, row.value) for row in published_rows("table5")][:2]
+    [('SimpleShot', 0.009), ('TIM-ADM', 0.12)]
+    """
+    rows = _all_rows()
+    if table is None:
+        return rows
+    checks.one_of("table", table, list(dict.fromkeys(row.table for row in rows)))
+    return tuple(row for row in rows if row.table == table)
+
+
+@cache
+def _all_rows() -> tuple[Published, ...]:
+    text = (resources.files("infoshot.reproduction") / "published.csv").read_text(encoding="utf-8")
+    rows = []
+    for line in csv.DictReader(text.splitlines()):
+        numbers = {"ways": int(line["ways"]), "shots": int(line["shots"])}
+        fields: dict[str, Any] = {**line, **numbers, "value": float(line["value"])}
+        rows.append(Published(**{**fields, "transductive": line["transductive"] == "yes"}))
+    return tuple(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One number of one table.
+
+    ``name`` is the name in the table: the paper's, or that of a method which the paper does not
+    have. ``run`` is the method that computes the number, with ``settings`` changed.
+    """
+
+    experiment: str
+    name: str
+    run: Method
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    parameters: str = ""
+    loss: str = ""
+    ways: int = 5
+    shots: int = 1
+
+    @property
+    def over_network(self) -> bool:
+        """Whether each task fine-tunes the network too, which needs images."""
+        return self.parameters == WHOLE_NETWORK
+
+    @property
+    def assumes(self) -> tuple[str, ...]:
+        """Assumptions of the method; without the marginal entropy it does not assume balance."""
+        if self.settings.get("marginal_entropy_weight") == 0:
+            return ()
+        return self.run.assumes
+
+    def method(self) -> Method:
+        """Return the method over the class weights, with the settings of the cell."""
+        return self.run.with_settings(self.settings) if self.settings else self.run
+
+    def published(self, dataset: str, backbone: str) -> float | None:
+        """Return what the paper reports for this data set and backbone, if it does."""
+        wanted = (self.name, self.parameters, self.loss, self.ways, self.shots, dataset, backbone)
+        for row in published_rows(self.experiment):
+            setting = (row.method, row.parameters, row.loss, row.ways, row.shots)
+            if (*setting, row.dataset, row.backbone) == wanted:
+                return row.value
+        return None
+
+
+def cells(experiment: str, methods: Sequence[Method] = ()) -> list[Cell]:
+    """Return the cells of an experiment in the paper's order; none for run times and figures.
+
+    Tables 1 to 3 compare methods, so ``methods`` that the paper does not have are added there.
+    """
+    if experiment == "table4":
+        return [*_ablation(), *_ablation_over_network()]
+    compared = {"table1": tuple(_TABLE1), "table2": _TABLE2, "table3": _TABLE3}.get(experiment)
+    if compared is None:
+        return []
+    rows = {name: METHODS[PAPER_METHODS[name]] for name in compared}
+    return [
+        Cell(experiment=experiment, name=name, run=method, ways=ways, shots=shots)
+        for name, method in (*rows.items(), *((method.name, method) for method in methods))
+        for ways in ((10, 20) if experiment == "table3" else (5,))
+        for shots in ((5,) if experiment == "table2" else (1, 5))
+    ]
+
+
+def _ablation() -> Iterator[Cell]:
+    """Return the loss terms of both solvers over the classifier weights."""
+    for name, run in (("TIM-ADM", "tim-adm"), ("TIM-GD", "tim-gd")):
+        losses: dict[str, Mapping[str, Any]] = dict(LOSSES)
+        if run == "tim-adm":
+            losses[NOT_LINEARISED] = {"linearized": False}
+        for loss, settings in losses.items():
+            # Without entropies the paper's TIM-ADM is the class mean.
+            plain = run == "tim-adm" and loss == "CE"
+            for shots in (1, 5):
+                yield Cell(
+                    experiment="table4",
+                    name=name,
+                    run=METHODS["prototype" if plain else run],
+                    settings={} if plain else settings,
+                    parameters="W",
+                    loss=loss,
+                    shots=shots,
+                )
+
+
+def _ablation_over_network() -> Iterator[Cell]:
+    """Return the same losses over the whole network, and entropy minimisation."""
+    rows: list[tuple[str, str, str, Mapping[str, float]]] = [
+        ("TIM-GD", "tim-gd", loss, settings) for loss, settings in LOSSES.items()
+    ]
+    equal = {"cross_entropy_weight": 1.0, "conditional_entropy_weight": 1.0}
+    rows.append(("Ent-min", "ent-min", "CE+H(Y|X)", {**LOSSES["CE+H(Y|X)"], **equal}))
+    for name, run, loss, settings in rows:
+        for shots in (1, 5):
+            yield Cell(
+                experiment="table4",
+                name=name,
+                run=METHODS[run],
+                settings=settings,
+                parameters=WHOLE_NETWORK,
+                loss=loss,
+                shots=shots,
+            )
+
+
+HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
+# Accuracies of the tasks, by method, parameters, loss and shots.
+Accuracies = Mapping[tuple[str, str, str, int], Tensor]
+# The first is above the second by more than this many points.
+_Claim = tuple[int, int, float]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement of the paper, the verdict on some features, and the numbers behind it.
+
+    A statement is one or more claims that one mean accuracy exceeds another by a margin. Both are
+    compared on the same tasks. It ``holds`` if every 95% interval of the mean difference lies above
+    its margin, and ``does not hold`` if one lies below. Otherwise it is ``undecided``.
+    """
+
+    statement: str
+    verdict: str
+    numbers: str = ""
+    features: str = ""
+    timed: bool = False
+
+
+def check_findings(
+    accuracies: Accuracies, times: Sequence[Mapping[str, Any]], features: str = ""
+) -> list[Finding]:
+    """Check every statement of the paper about its own method.
+
+    Parameters
+    ----------
+    accuracies
+        Accuracies of the tasks of each method on the same features.
+    times
+        Measured run times.
+    features
+        Name of the features, which each finding records.
+    """
+    found = []
+    for statement, settings, claims in _statements():
+        values = [accuracies.get(setting) for setting in settings]
+        verdict, numbers = _judge(values, claims)
+        found.append(Finding(statement, verdict, numbers, features))
+    return [*found, _check_speed(times, features)]
+
+
+def _statements() -> Iterator[tuple[str, list[tuple[str, str, str, int]], list[_Claim]]]:
+    """Yield statements with the settings they compare and the claims about those."""
+    for method in ("TIM-ADM", "TIM-GD"):
+        for shots in (1, 5):
+            names = (method, "SimpleShot", "LaplacianShot")
+            statement = f"{method} is above SimpleShot and LaplacianShot, {shots}-shot"
+            yield statement, [(name, "", "", shots) for name in names], [(0, 1, 0), (0, 2, 0)]
+        order = (FULL_LOSS, "CE-H(Y)", "CE", "CE+H(Y|X)")
+        settings = [(method, "W", loss, 1) for loss in order]
+        statement = f"{method} over W, 1-shot: {' > '.join(order)}"
+        yield statement, settings, [(0, 1, 0), (1, 2, 0), (2, 3, 0)]
+        statement = (
+            f"{method} over W, 1-shot: without the marginal entropy, accuracy is at least 10 "
+            "points below CE"
+        )
+        yield statement, settings[2:], [(0, 1, 10)]
+    for shots in (1, 5):
+        settings = [(name, "W", FULL_LOSS, shots) for name in ("TIM-ADM", "TIM-GD")]
+        statement = f"TIM-ADM and TIM-GD are within 1 point of each other, {shots}-shot"
+        yield statement, settings, [(0, 1, -1), (1, 0, -1)]
+    for shots in (1, 5):
+        settings = [("TIM-ADM", "W", loss, shots) for loss in (FULL_LOSS, NOT_LINEARISED)]
+        statement = f"TIM-ADM is less accurate without its linearised term, {shots}-shot"
+        yield statement, settings, [(0, 1, 0)]
+    for shots in (1, 5):
+        settings = [("TIM-GD", over, FULL_LOSS, shots) for over in ("W", WHOLE_NETWORK)]
+        statement = f"Fine-tuning the whole network does not beat W alone, {shots}-shot"
+        yield statement, settings, [(0, 1, 0)]
+
+
+def _judge(accuracies: Sequence[Tensor | None], claims: Sequence[_Claim]) -> tuple[str, str]:
+    """Return the verdict on the claims, and the numbers as text."""
+    known = [tasks for tasks in accuracies if tasks is not None]
+    if len(known) < len(accuracies):
+        return NOT_RUN, ""
+    n_tasks = min(len(tasks) for tasks in known)
+    same = [100 * tasks[:n_tasks].double() for tasks in known]
+    intervals = [mean_interval(same[a] - same[b]) for a, b, _ in claims]
+    margins = [margin for _, _, margin in claims]
+    verdict = UNDECIDED
+    if all(mean - half > margin for (mean, half), margin in zip(intervals, margins, strict=True)):
+        verdict = HOLDS
+    elif any(mean + half < margin for (mean, half), margin in zip(intervals, margins, strict=True)):
+        verdict = FAILS
+    means = ", ".join(f"{float(tasks.mean()):.2f}" for tasks in same)
+    shown = intervals[:1] if len(same) == 2 else intervals
+    differences = ", ".join(with_interval(*interval) for interval in shown)
+    tasks = "1 task" if n_tasks == 1 else f"{n_tasks:,} tasks"
+    return verdict, f"{means} ({tasks}; difference {differences})"
+
+
+def _check_speed(times: Sequence[Mapping[str, Any]], features: str) -> Finding:
+    statement = "TIM-ADM is at least 10 times faster than TIM-GD on a single task"
+    by_method = {entry["method"]: entry for entry in times}
+    if not {"TIM-ADM", "TIM-GD"} <= set(by_method):
+        return Finding(statement, NOT_RUN, features=features, timed=True)
+    single, batched = (
+        by_method["TIM-GD"][key] / by_method["TIM-ADM"][key] for key in ("alone_s", "batched_s")
+    )
+    numbers = f"{single:.1f} times; {batched:.1f} times in a batch"
+    return Finding(statement, HOLDS if single >= 10 else FAILS, numbers, features, timed=True)

@@ -1,0 +1,284 @@
+"""The cells of a report: which of them run on which features, and which are already computed.
+
+All checks happen in :func:`plan_cells`, before any work. Each planned cell has a key, the digest of
+everything its numbers depend on. :class:`Store` keeps results under these keys in the folder of the
+report, so that an interrupted run resumes.
+"""
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from infoshot.benchmark import Protocol, rows_from_json, rows_to_json
+from infoshot.core.atomic import write_atomically
+from infoshot.core.errors import DataError
+from infoshot.core.types import FeatureTable, ResultRow
+from infoshot.features import digest, read_features
+from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells
+from infoshot.reproduction.whole_network import Network, fine_tuning
+from infoshot.solvers import Method, Solver
+from infoshot.tasks import TaskSpec
+
+_FORMAT = "infoshot.reproduce/1"
+# Gradient methods take several hundred steps, or learn a classifier in fewer but slower ones.
+_GRADIENT, _MANY_STEPS = frozenset({"baseline", "baseline++"}), 500
+
+
+@dataclass(frozen=True)
+class Source:
+    """A feature file; data set and backbone are empty where they are unknown."""
+
+    name: str
+    digest: str
+    dataset: str
+    backbone: str
+
+
+Loaded = tuple[Source, FeatureTable]
+
+
+def read_sources(
+    paths: Sequence[Path], datasets: Sequence[str], backbones: Sequence[str]
+) -> list[Loaded]:
+    """Read feature files.
+
+    ``datasets`` and ``backbones`` have one name per file, or are empty: then the provenance in the
+    file decides.
+    """
+    loaded = []
+    for number, path in enumerate(paths):
+        table = read_features(path)
+        dataset = datasets[number] if datasets else table.provenance.get("dataset", "")
+        backbone = backbones[number] if backbones else table.provenance.get("backbone", "")
+        loaded.append((Source(path.name, digest(path), dataset, backbone), table))
+    return loaded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to run, and how.
+
+    Gradient methods run ``n_gradient_tasks`` tasks, methods that fine-tune the network run
+    ``n_network_tasks``, all others run ``n_tasks``. ``methods`` are added to those of the paper.
+    """
+
+    experiments: Sequence[str]
+    methods: Sequence[Method] = ()
+    n_tasks: int = 10_000
+    n_gradient_tasks: int = 300
+    n_network_tasks: int = 300
+    seed: int = 0
+    device: str = "cpu"
+
+    def cells(self, experiment: str) -> list[Cell]:
+        """Return the cells of an experiment, those of added methods included."""
+        return cells(experiment, self.methods)
+
+    def protocol(self, cell: Cell) -> Protocol:
+        """Return how a cell is evaluated."""
+        is_slow = cell.run.name in _GRADIENT or cell.run.solver.n_steps >= _MANY_STEPS
+        n_tasks = self.n_gradient_tasks if is_slow else self.n_tasks
+        n_tasks = self.n_network_tasks if cell.over_network else n_tasks
+        spec = TaskSpec(n_way=cell.ways, n_shot=cell.shots, n_query=QUERIES, seed=self.seed)
+        return Protocol(spec=spec, n_tasks=min(n_tasks, self.n_tasks), device=self.device)
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell on one feature file, with the key of its result or the reason why it does not run."""
+
+    cell: Cell
+    source: Source
+    protocol: Protocol
+    key: str
+    not_run: str = ""
+
+
+def plan_cells(
+    plan: Plan, features: Sequence[Loaded], network: Network | None = None
+) -> list[PlannedCell]:
+    """Plan all cells, each with a reason where the features do not allow it.
+
+    Cells over the whole network are compared with the first features and need images.
+
+    Raises
+    ------
+    DataError
+        If the 5-way tasks of the paper cannot be drawn.
+    """
+    planned = []
+    for source, table in features:
+        for experiment in plan.experiments:
+            if (experiment == "table2") != (source.dataset == SHIFTED):
+                continue
+            for cell in plan.cells(experiment):
+                if not cell.over_network:
+                    planned.append(_plan_cell(plan, cell, source, table))
+                elif source == features[0][0]:
+                    planned.append(_plan_network_cell(plan, cell, source, table, network))
+    return planned
+
+
+def check_images(plan: Plan, network: Network) -> None:
+    """Raise, before anything is extracted, if 5-way tasks cannot be drawn from the images."""
+    for experiment in plan.experiments:
+        for cell in plan.cells(experiment):
+            if cell.ways == 5:
+                network.validate(plan.protocol(cell))
+
+
+def _plan_network_cell(
+    plan: Plan, cell: Cell, source: Source, table: FeatureTable, network: Network | None
+) -> PlannedCell:
+    protocol = plan.protocol(cell)
+    if network is None:
+        return PlannedCell(cell, source, protocol, "", "needs images (checkpoint and root)")
+    network.check_features(table)
+    key = _cell_key(protocol, network.about, dataclasses.asdict(fine_tuning(cell)))
+    return PlannedCell(cell, source, protocol, key)
+
+
+def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
+    method, protocol = cell.method(), plan.protocol(cell)
+    what = (method.name, method.preparation, method.solver.settings(), *_code(method.solver))
+    key = _cell_key(protocol, source.digest, *what)
+    reason = ""
+    counts = table.labels[table.labels >= 0].bincount()
+    n_classes = int((counts > 0).sum())
+    if method.preparation == "centred-l2" and table.base_mean is None:
+        reason = "the feature file has no base_mean"
+    elif cell.ways > max(5, n_classes):
+        reason = f"{cell.ways} classes are needed, there are {n_classes}"
+    else:
+        _check_rows(source, table, counts, cell)
+        protocol.validate(table, method)
+    return PlannedCell(cell, source, protocol, key, reason)
+
+
+def _check_rows(source: Source, table: FeatureTable, counts: Tensor, cell: Cell) -> None:
+    """Raise if the 5-way tasks of the paper cannot be drawn."""
+    n_classes = int((counts > 0).sum())
+    if n_classes < cell.ways:
+        raise DataError(
+            f"{source.name}: the paper's tasks have {cell.ways} classes; got {n_classes}."
+        )
+    fewest = int(counts.where(counts > 0, counts.max()).argmin())
+    needed = cell.shots + QUERIES
+    if counts[fewest] < needed:
+        raise DataError(
+            f"{source.name}: {cell.shots}-shot tasks of the paper need {needed} rows of every "
+            f"class; '{table.class_name(fewest)}' has {int(counts[fewest])}."
+        )
+
+
+def _cell_key(protocol: Protocol, *what: Any) -> str:  # noqa: ANN401 - any plain value
+    """Return the digest of everything the numbers of a cell depend on."""
+    spec = protocol.spec
+    how = [
+        [spec.n_way, spec.n_shot, spec.n_query, spec.seed, str(spec.regime)],
+        protocol.n_tasks,
+        str(protocol.dtype),
+        protocol.device.split(":")[0],
+    ]
+    text = json.dumps([*what, *how], sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _code(solver: Solver[Any]) -> tuple[str, ...]:
+    """Return the digest of the file that defines a solver from outside this package.
+
+    Users change their solvers between two runs, and a new version must not get the results of the
+    old one. A solver without a file, such as one typed into an interpreter, is always new.
+    """
+    if type(solver).__module__.startswith("infoshot."):
+        return ()
+    try:
+        return (digest(inspect.getfile(type(solver))),)
+    except (OSError, TypeError):
+        return (uuid.uuid4().hex,)
+
+
+@dataclass
+class Store:
+    """The results in the folder of a report: ``results.json`` and ``accuracies.safetensors``.
+
+    Both are rewritten after every cell, the accuracies first. A cell counts as computed if it is in
+    both. ``extra`` holds the measured run times and curves.
+    """
+
+    folder: Path
+    sources: Sequence[Source]
+    rows: dict[str, ResultRow] = field(default_factory=dict)
+    accuracies: dict[str, Tensor] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Read the results of an earlier run on the same features.
+
+        Raises
+        ------
+        DataError
+            If the folder holds other results; nothing is overwritten.
+        """
+        path = self.folder / "results.json"
+        if not path.exists():
+            return
+        try:
+            document = json.loads(path.read_text())
+            sources = [Source(**entry) for entry in document["features"]]
+            keys = [entry.pop("key") for entry in document["rows"]]
+            rows = rows_from_json(json.dumps(document["rows"]))
+            extra, format_name = document["extra"], document["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}: not the results of a report, so it is not overwritten; pass another "
+                "folder as out=DIR."
+            ) from error
+        if format_name != _FORMAT or sources != list(self.sources):
+            names = ", ".join(source.name for source in sources)
+            raise DataError(
+                f"{path}: holds results of other features ({names}), so it is not overwritten; "
+                "pass another folder as out=DIR."
+            )
+        self.accuracies = _read_accuracies(self.folder / "accuracies.safetensors")
+        self.rows = {
+            key: row for key, row in zip(keys, rows, strict=True) if key in self.accuracies
+        }
+        self.extra = extra
+
+    def add(self, key: str, row: ResultRow, accuracies: Tensor) -> None:
+        """Store the result of a cell."""
+        self.rows[key] = row
+        self.accuracies[key] = accuracies.to(torch.float32).contiguous()
+        self.write()
+
+    def write(self) -> None:
+        """Write both files."""
+        write_atomically(self.folder / "accuracies.safetensors", save(self.accuracies))
+        entries = json.loads(rows_to_json(list(self.rows.values())))
+        document = {
+            "format": _FORMAT,
+            "features": [dataclasses.asdict(source) for source in self.sources],
+            "rows": [{"key": key, **entry} for key, entry in zip(self.rows, entries, strict=True)],
+            "extra": self.extra,
+        }
+        text = json.dumps(document, indent=1, allow_nan=False)
+        write_atomically(self.folder / "results.json", text + "\n")
+
+
+def _read_accuracies(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError):
+        return {}

@@ -1,0 +1,253 @@
+"""``infoshot.reproduction.api.reproduce``: methods of the user, resuming, old reports, messages."""
+
+import dataclasses
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from infoshot import DataError, FeatureTable, InvalidArgumentError, Prototype
+from infoshot.features import default_features_path, write_features
+from infoshot.metrics import mean_interval
+from infoshot.reproduction import measurements
+from infoshot.reproduction.api import reproduce
+from infoshot.solvers import METHODS, Method
+
+COMMITTED = Path(__file__).parents[2] / "results" / "reproduce"
+SMALL = {"tasks": 20, "gradient_tasks": 1}
+OWN = '''
+from dataclasses import dataclass
+
+from infoshot.solvers import Method, Solver, State
+from infoshot.solvers.objective import class_means, log_posterior
+
+
+@dataclass(eq=False, kw_only=True)
+class Means(State):
+    weights: object
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestMean(Solver):
+    """The nearest class mean, written outside of the package."""
+
+    temperature: float = TEMPERATURE
+
+    def init(self, task):
+        weights = class_means(task.z_sup, task.y_sup, task.n_way)
+        return Means(posterior=weights.new_empty(len(task), 0, 0), weights=weights)
+
+    def log_posterior(self, task, state):
+        return log_posterior(task.z_qry, state.weights, self.temperature)
+
+    def prototypes(self, task, state):
+        return state.weights
+
+
+CENTRED = Method(name="centred-mean", solver=NearestMean(), preparation="centred-l2")
+'''
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A module outside of the package with a solver and a method."""
+    (tmp_path / "own_methods.py").write_text(OWN.replace("TEMPERATURE", "15.0"))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "own_methods.py"
+    sys.modules.pop("own_methods", None)
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    """Fail if a cell is computed."""
+
+    def fail(*_, **__):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(measurements, "score_cell", fail)
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Random features without a base mean: enough classes for Table 3, and quick to solve."""
+    path = tmp_path_factory.mktemp("features") / "random.safetensors"
+    rows = torch.rand(20 * 22, 8, generator=torch.Generator().manual_seed(0)) + 0.1
+    write_features(path, FeatureTable(rows, torch.arange(20).repeat_interleave(22)))
+    return path
+
+
+def _line(folder, label):
+    text = (folder / "tables.md").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_solver_of_the_user_is_a_row_beside_the_published_ones(own, tmp_path):
+    names = ["own_methods:NearestMean", "own_methods:CENTRED"]
+    result = reproduce(tmp_path / "r", only=["table1", "table3"], methods=names, **SMALL)
+    added = list(dict.fromkeys(row.method for row in result.rows if row.ways == 5))[-2:]
+    by_cell = {(row.method, row.ways, row.shots): row for row in result.rows}
+    # A nearest class mean is what "prototype" is, and the centred one what "simpleshot" is.
+    for ours, theirs in zip(added, ("prototype", "simpleshot"), strict=True):
+        for shots in (1, 5):
+            assert by_cell[ours, 5, shots].mean == by_cell[theirs, 5, shots].mean
+        assert by_cell[ours, 20, 1].tasks == SMALL["tasks"]
+    label, assumes, tasks, one, published, difference, *_ = _line(result.folder, added[0])
+    assert (label, assumes, tasks) == (added[0], "nothing", "20")
+    assert one == _line(result.folder, "Prototype")[3]
+    assert published == difference == ""
+    assert f"{added[0]} 20-way" in result.report.read_text()
+
+
+def test_methods_may_be_objects_or_names(tmp_path, features):
+    own = Method(name="sharp", solver=Prototype(temperature=50.0))
+    methods = ["pt-map", own, dataclasses.replace(own, name="again")]
+    arguments = {"features": features, "only": "table1", **SMALL}
+    result = reproduce(tmp_path / "r", methods=methods, **arguments)
+    names = list(dict.fromkeys(row.method for row in result.rows))
+    assert names[-3:] == ["pt-map", "sharp", "again"]
+    single = reproduce(tmp_path / "r", methods=own, **arguments)
+    assert single.rows[-1].method == "sharp"
+
+
+def test_a_method_without_what_it_needs_shows_the_reason(own, tmp_path, features):
+    result = reproduce(
+        tmp_path / "r",
+        features=features,
+        only="table1",
+        methods=["own_methods:CENTRED", "own_methods:NearestMean"],
+        **SMALL,
+    )
+    assert _line(result.folder, "centred-mean")[3] == "not run: the feature file has no base_mean"
+    assert "centred-mean" not in {row.method for row in result.rows}
+    assert len(result.rows) == len(result.accuracies) == 2 * 6
+
+
+def test_results_of_an_edited_solver_are_not_reused(own, tmp_path, features, monkeypatch):
+    methods = "own_methods:NearestMean"
+    arguments = {"features": features, "only": "table1", "methods": methods, **SMALL}
+    first = reproduce(tmp_path / "r", **arguments)
+    calls, score = [], measurements.score_cell
+
+    def count(table, method, *more, **options):
+        calls.append(method.name)
+        return score(table, method, *more, **options)
+
+    monkeypatch.setattr(measurements, "score_cell", count)
+    reproduce(tmp_path / "r", **arguments)
+    assert not calls
+    edited = own.read_text().replace("task.z_qry, state.weights", "-task.z_qry, state.weights")
+    own.write_text(edited)
+    del sys.modules["own_methods"]
+    second = reproduce(tmp_path / "r", **arguments)
+    assert calls == [first.rows[-1].method] * 2
+    assert second.rows[-1].mean != first.rows[-1].mean
+
+
+def test_the_result_has_rows_accuracies_and_findings(tmp_path):
+    seen = []
+    result = reproduce(
+        str(tmp_path / "r"),
+        only=("table1", "table4"),
+        progress=lambda *now: seen.append(now),
+        **SMALL,
+    )
+    assert result.folder == tmp_path / "r"
+    assert result.report.is_file()
+    for row, accuracies in zip(result.rows, result.accuracies, strict=True):
+        mean, half_width = mean_interval(accuracies.double())
+        assert accuracies.shape == (row.tasks,)
+        assert (100 * mean, 100 * half_width) == pytest.approx(
+            (row.mean, row.ci95), rel=1e-5, nan_ok=True
+        )
+    assert {finding.features for finding in result.findings} == {default_features_path().name}
+    verdicts = {finding.statement: finding.verdict for finding in result.findings}
+    assert verdicts["TIM-ADM is above SimpleShot and LaplacianShot, 5-shot"] in (
+        "holds", "does not hold", "undecided",
+    )  # fmt: skip
+    assert verdicts["TIM-ADM is at least 10 times faster than TIM-GD on a single task"] == "not run"
+    assert re.fullmatch(r"Reproduction\('.*report\.html', 26 rows; findings: .*\)", repr(result))
+    phases = list(dict.fromkeys(phase for phase, _, _ in seen))
+    assert phases[0] == "table1 Prototype 5-way 1-shot (1 of 26)"
+    assert len(phases) == 26
+    assert ("table1 Prototype 5-way 1-shot (1 of 26)", 20, 20) in seen
+
+
+@pytest.mark.skipif(not COMMITTED.is_dir(), reason="results/ is not part of the installed package")
+def test_a_report_of_an_earlier_version_is_resumed(tmp_path, monkeypatch, no_work):
+    """The committed results were computed on a GPU; their keys are found without one."""
+    shutil.copytree(COMMITTED, tmp_path / "r")
+    monkeypatch.setattr("infoshot.core.checks.device", lambda name: None)
+    result = reproduce(tmp_path / "r", only=["table1", "table3", "table4"], device="cuda")
+    assert len(result.rows) == 46
+    assert len(set(map(len, result.accuracies))) == 1
+    old = (COMMITTED / "tables.md").read_text()
+    new = (result.folder / "tables.md").read_text()
+
+    def numbers(text):
+        lines = (line for line in text.splitlines() if "±" in line and "{phi+W}" not in line)
+        return [line for line in lines if "(" not in line.split("|")[-2]]
+
+    assert numbers(new) == numbers(old)
+    assert len(numbers(new)) == 7 + 10 + 9
+
+
+MESSAGES = {
+    "tasks must be a whole number of at least 1; got 0.": {"tasks": 0},
+    "gradient_tasks must be a whole number of at least 1; got 0.": {"gradient_tasks": 0},
+    "network_tasks must be a whole number of at least 1; got -3.": {"network_tasks": -3},
+    "Unknown experiment 'table9'. Did you mean 'table5'?": {"only": "table9"},
+    "Unknown dataset 'mini-imagent'. Did you mean 'mini-imagenet'?": {"dataset": "mini-imagent"},
+    "Unknown backbone 'resnet81'. Did you mean 'resnet18'?": {"backbone": ["resnet81"]},
+    "dataset must have one name for each feature file; got 2 for 1.": {"dataset": ["cub", "cub"]},
+    "methods must have different names, also from those of the paper; got 'TIM-ADM' twice.": {
+        "methods": [dataclasses.replace(METHODS["tim-adm"], name="TIM-ADM")]
+    },
+    "device 'cuda:99' is not available here; use 'cpu'.": {"device": "cuda:99"},
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_wrong_arguments_raise_before_any_work(message, tmp_path, no_work):
+    with pytest.raises(InvalidArgumentError) as caught:
+        reproduce(tmp_path / "r", **MESSAGES[message])
+    assert str(caught.value).startswith(message)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "not the results of a report, so it is not overwritten; pass another folder as"),
+        ("no json", "not the results of a report, so it is not overwritten; pass another folder"),
+        (
+            '{"format": "infoshot.reproduce/1", "features": [], "rows": [], "extra": {}}',
+            "holds results of other features (), so it is not overwritten; pass another folder as",
+        ),
+    ],
+)
+def test_other_results_are_not_overwritten(content, message, tmp_path, no_work):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(DataError) as caught:
+        reproduce(tmp_path, only="table1")
+    assert message in str(caught.value)
+    assert str(caught.value).endswith("out=DIR.")
+    assert (tmp_path / "results.json").read_text() == content
+
+
+def test_names_in_tables_are_escaped(tmp_path, features):
+    name = r"<b>50%_of\{it}</b> $x^2$ | ~"
+    own = Method(name=name, solver=Prototype())
+    result = reproduce(tmp_path / "r", features=features, only="table1", methods=own, **SMALL)
+    page = result.report.read_text()
+    assert "<b>50%" not in page
+    assert "&lt;b&gt;50%_of\\{it}&lt;/b&gt; $x^2$ | ~" in page
+    assert r"<b>50%_of\{it}</b> $x^2$ \| ~" in (tmp_path / "r" / "tables.md").read_text()
+    tex = (tmp_path / "r" / "tables.tex").read_text()
+    assert (
+        r"$<$b$>$50\%\_of\textbackslash{}\{it\}$<$/b$>$ \$x\textasciicircum{}2\$ $\mid$ "
+        r"\textasciitilde{}" in tex
+    )
