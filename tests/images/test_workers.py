@@ -11,7 +11,7 @@ import pytest
 
 from infoshot import DataError
 from infoshot.images.decoding import ArrayLocation, ImageRecord
-from infoshot.images.workers import decode_workers, map_images
+from infoshot.images.decoding import decode_workers, map_images
 
 MANY = 2500  # enough for processes
 
@@ -85,7 +85,7 @@ def test_workers_do_not_outlive_a_killed_parent():
     script = """
 import os, sys, time
 from tests.data.test_decoding import _records, MANY
-from infoshot.images.workers import map_images
+from infoshot.images.decoding import map_images
 
 def slow(record):
     os.write(1, b"%d\\n" % os.getpid())  # in one piece, whoever else writes

@@ -82,13 +82,15 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path) -> Encoder:
-    """Read a checkpoint.
+    """Read a checkpoint from its folder, or from the description in it.
 
     Raises
     ------
     DataError
         If it is missing, damaged, or its files do not belong together.
     """
+    if folder.name == DESCRIPTION_NAME:
+        folder = folder.parent
     description = _description(folder)
     digest = description["weights_sha256"]
     path = _path(folder, "weights", digest)

@@ -78,9 +78,7 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
         backbone = PRETRAINED[name]()
         return Encoder(name, backbone, weights_digest(backbone))
     path = Path(name).expanduser()
-    if path.name == DESCRIPTION_NAME:
-        path = path.parent
-    if path.is_dir():
+    if path.is_dir() or path.name == DESCRIPTION_NAME:
         return load_checkpoint(path)
     if name in registered(ENTRY_POINTS) or is_reference(name):
         return open_module(make_backbone(name), name)

@@ -7,6 +7,7 @@ import typer
 
 from infoshot.cli import _options as given
 from infoshot.cli._console import stdout
+from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 from infoshot.features import api
 
@@ -53,6 +54,7 @@ def extract(
 
     Several processes: torchrun --nproc-per-node 4 -m infoshot extract ... (the same features).
     """
+    keep_freed_memory()
     table = api.extract(
         dataset,
         root,

@@ -7,6 +7,7 @@ import typer
 
 from infoshot.cli import _options as given
 from infoshot.cli._console import stdout
+from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 from infoshot.features import api
 from infoshot.labelling.api import DEFAULT_BACKBONE
@@ -28,6 +29,7 @@ def extract_shards(
 
     Several processes: torchrun --nproc-per-node 4 -m infoshot extract-shards ... (the same files).
     """
+    keep_freed_memory()
     counts = api.extract_shards(
         images,
         out,

@@ -10,6 +10,7 @@ from infoshot import labelling
 from infoshot.cli import _options as given
 from infoshot.cli._console import complain, count_statuses, print_table, stdout
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.memory import keep_freed_memory
 from infoshot.labelling import LabelResult
 from infoshot.labelling.api import DEFAULT_BACKBONE
 from infoshot.labelling.exports import EXPORTS
@@ -67,6 +68,7 @@ def label(
 
     Corrections: infoshot label --add corrections.csv run/
     """
+    keep_freed_memory()
     if add is not None:
         others = (photos, out, method, settings, prior, cache, force, reject_outliers)
         if any(others) or threshold != _THRESHOLD or backbone != DEFAULT_BACKBONE:

@@ -7,6 +7,7 @@ import typer
 
 from infoshot.cli import _options as given
 from infoshot.cli._console import print_table, stdout
+from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 from infoshot.shards import ShardSummary, solve_shards
 
@@ -41,6 +42,7 @@ def solve_shards_command(
 
     Several processes: torchrun --nproc-per-node 4 -m infoshot solve-shards ... (the same labels).
     """
+    keep_freed_memory()
     summary = solve_shards(
         support,
         queries,

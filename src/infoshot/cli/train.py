@@ -8,6 +8,7 @@ import typer
 from infoshot import training
 from infoshot.cli import _options as given
 from infoshot.cli._console import stdout
+from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 
 
@@ -68,6 +69,7 @@ def train_backbone(
 
     Several GPUs: torchrun --nproc-per-node 4 -m infoshot train ... (they share every batch).
     """
+    keep_freed_memory()
     result = training.train(
         dataset,
         root,

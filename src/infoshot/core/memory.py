@@ -23,8 +23,9 @@ def keep_freed_memory() -> None:
     """Keep freed memory in the process, for the next tensor of that size.
 
     By default the C library returns every large block to the system and requests it again, page by
-    page, which takes two fifths of the time of training a small network on a CPU. Has an effect
-    only with GNU's C library.
+    page, which takes two fifths of the time of training a small network on a CPU. This changes the
+    whole process, so commands call it and library functions do not. Has an effect only with GNU's
+    C library.
     """
     mallopt = _c_function("mallopt")
     if mallopt is not None:

@@ -11,7 +11,6 @@ from infoshot.backbones.checkpoints import DESCRIPTION_NAME, load_checkpoint
 from infoshot.core.atomic import check_outputs
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.memory import keep_freed_memory
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import join_processes
@@ -20,8 +19,8 @@ from infoshot.features.extract import Extraction, encoder_provenance, extract_sp
 from infoshot.features.files import write_features
 from infoshot.features.shard_files import ShardCounts, write_shards
 from infoshot.images import open_dataset
-from infoshot.images.folders import find_images
 from infoshot.images.broken import drop_broken
+from infoshot.images.folders import find_images
 
 AnyPath = str | PathLike[str]
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
@@ -102,7 +101,6 @@ def extract(
     encoder = _open(backbone, checkpoint)
     root, splits = Path(root), None if splits is None else Path(splits)
     check_outputs([root], [None if out is None else Path(out)])
-    keep_freed_memory()
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
@@ -175,7 +173,6 @@ def extract_shards(
     if dtype not in _DTYPES:
         raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
     out = Path(out)
-    keep_freed_memory()
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
@@ -203,9 +200,7 @@ def _open(backbone: EncoderLike | None, checkpoint: AnyPath | None) -> Encoder:
             )
         return open_encoder(backbone)
     path = Path(checkpoint)
-    if path.name == DESCRIPTION_NAME:
-        path = path.parent
-    if path.is_file():
+    if path.is_file() and path.name != DESCRIPTION_NAME:
         if backbone is None:
             raise InvalidArgumentError(
                 f"{checkpoint} does not record its network; pass backbone=NAME as well."

@@ -31,8 +31,14 @@ from infoshot.core.types import FeatureTable
 from infoshot.distributed import SINGLE_PROCESS, Ranks, gather_chunks, shard_chunks
 from infoshot.features.cache import FeatureCache
 from infoshot.images import ImageSplit
-from infoshot.images.decoding import DECODING, Location, Pixels, read_crop
-from infoshot.images.workers import decode_workers, map_images
+from infoshot.images.decoding import (
+    DECODING,
+    Location,
+    Pixels,
+    decode_workers,
+    map_images,
+    read_crop,
+)
 from infoshot.version import __version__
 
 _SMALLEST, _LARGEST = 16, 4096  # pixels of a side
@@ -160,19 +166,20 @@ def extract_split(
     """
     provenance = split_provenance(dataset, split, encoder, how)
     ranks.check_same("images and weights", json.dumps(provenance, sort_keys=True))
-    locations = [record.location for record in split.records]
+    chunks = chunk_ranges(len(split.records), how.images_per_pass())
+    own = [number for chunk in shard_chunks(chunks, ranks) for number in chunk]
     encoded = encode_images(
-        locations,
+        [split.records[number].location for number in own],
         lambda: encoder,
         how,
         cache=cache,
         strict=True,
-        ranks=ranks,
         phase=f"extracting {split.name}",
         progress=progress,
     )
+    features = gather_chunks(encoded.features, chunks, ranks)
     labels, names = torch.tensor(split.labels), tuple(split.class_names)
-    return FeatureTable(encoded.features, labels, None, names, provenance)
+    return FeatureTable(features, labels, None, names, provenance)
 
 
 def split_provenance(
@@ -204,7 +211,6 @@ def encode_images(
     cache: FeatureCache | None = None,
     digests: Sequence[tuple[str, str]] | None = None,
     strict: bool = False,
-    ranks: Ranks = SINGLE_PROCESS,
     phase: str = "encoding",
     progress: Progress = SILENT,
 ) -> Encoded:
@@ -224,9 +230,7 @@ def encode_images(
     digests
         What :func:`digest_images` returned for the images; ``None``: computed here if needed.
     strict
-        Raise for an image that cannot be read; needed with several processes.
-    ranks
-        This process among those that share the images.
+        Raise for an image that cannot be read.
     phase, progress
         Counts the images that are not cached, as a phase of that name; without a name, as part of
         the current phase.
@@ -236,57 +240,34 @@ def encode_images(
     DataError
         If ``strict`` and an image cannot be read.
     """
-    n = len(locations)
     known: dict[str, Tensor] = {}
     if cache is not None:
-        if digests is None:
-            digests = digest_images(locations, how.n_workers)
+        digests = digests or digest_images(locations, how.n_workers)
         known = cache.read([digest for digest, _ in digests])
-    todo = _not_cached(n, digests, known, ranks)
-    if phase and todo:
+    todo = _not_cached(len(locations), digests, known)
+    if not todo:
+        return _collect(digests or [], known, [], Encoded(torch.empty(0, 0), [], []))
+    if phase:
         progress.start(phase, len(todo), "images")
     start = time.perf_counter()
-    chunks = chunk_ranges(len(todo), how.images_per_pass())
-    own = [todo[number] for chunk in shard_chunks(chunks, ranks) for number in chunk]
-    found = _Found.empty()
-    if own or (todo and ranks.size > 1):
-        some = [locations[number] for number in own]
-        found = _encode_and_cache(some, open_encoder(), how, cache, strict, ranks.size, progress)
-    rows = gather_chunks(found.rows, chunks, ranks) if todo else found.rows
-    speed = len(todo) / (time.perf_counter() - start) if todo else None
-    if digests is None:
-        return Encoded(rows.clone(), found.digests, found.reasons, speed)
-    by_digest = {digests[number][0]: rows[place] for place, number in enumerate(todo)}
-    encoded = _collect(digests, {**known, **by_digest}, found, own, ranks)
-    return dataclasses.replace(encoded, images_per_second=speed)
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Rows, digests and reasons of the images that this process encoded, in their order."""
-
-    rows: Tensor
-    digests: list[str]
-    reasons: list[str]
-
-    @staticmethod
-    def empty() -> "_Found":
-        return _Found(torch.empty(0, 0), [], [])
+    some = [locations[number] for number in todo]
+    new = _encode_and_cache(some, open_encoder(), how, cache, strict, progress)
+    speed = len(todo) / (time.perf_counter() - start)
+    found = new if digests is None else _collect(digests, known, todo, new)
+    return dataclasses.replace(found, images_per_second=speed)
 
 
 def _not_cached(
-    n: int, digests: Sequence[tuple[str, str]] | None, known: dict[str, Tensor], ranks: Ranks
+    n: int, digests: Sequence[tuple[str, str]] | None, known: Mapping[str, Tensor]
 ) -> list[int]:
-    """Numbers of the images to encode, each content once; the same in all processes."""
+    """List the numbers of the images to encode, each content once."""
     if digests is None:
         return list(range(n))
     first: dict[str, int] = {}
     for number, (digest, reason) in enumerate(digests):
         if not reason and digest not in known:
             first.setdefault(digest, number)
-    missing = torch.zeros(n, dtype=torch.int64)
-    missing[list(first.values())] = 1
-    return ranks.broadcast(missing).nonzero().flatten().tolist()
+    return list(first.values())
 
 
 def _encode_and_cache(
@@ -295,10 +276,9 @@ def _encode_and_cache(
     how: Extraction,
     cache: FeatureCache | None,
     strict: bool,
-    n_processes: int,
     progress: Progress,
-) -> _Found:
-    """Encode images in their order; rows of those that cannot be read are NaN."""
+) -> Encoded:
+    """Encode images in their order, and add them to the cache as they come."""
     n = len(locations)
     rows = torch.full((n, encoder.backbone.feature_dim), torch.nan)
     digests, reasons = [""] * n, [""] * n
@@ -310,49 +290,44 @@ def _encode_and_cache(
         for number, result in enumerate(map_images(read, locations, how.n_workers)):
             if isinstance(result, str):
                 reasons[number] = result
-                progress.advance(n_processes)
+                progress.advance()
                 continue
             digests[number], pixels = result
             pending.append(number)
             yield pixels
 
-    new = ((pending.popleft(), row) for batch in encode_batches(crops(), encoder, how)
-           for row in batch)  # fmt: skip
+    batches = encode_batches(crops(), encoder, how)
+    new = ((pending.popleft(), row) for batch in batches for row in batch)
     while some := list(islice(new, _CACHED_AT_ONCE if cache else how.images_per_pass())):
         numbers = [number for number, _ in some]
         rows[numbers] = torch.stack([row for _, row in some])
         if cache is not None:
             cache.add([digests[number] for number in numbers], rows[numbers])
-        progress.advance(len(some) * n_processes)
+        progress.advance(len(some))
     if cache is not None:
         cache.merge_parts()
-    return _Found(rows, digests, reasons)
+    return Encoded(rows, digests, reasons)
 
 
 def _collect(
     digests: Sequence[tuple[str, str]],
-    known: dict[str, Tensor],
-    found: _Found,
-    own: Sequence[int],
-    ranks: Ranks,
+    known: Mapping[str, Tensor],
+    todo: Sequence[int],
+    new: Encoded,
 ) -> Encoded:
-    """Give every image the row of its content."""
-    failed = {digests[number][0]: why for number, why in zip(own, found.reasons, strict=True)}
-    changed = {
-        digests[number][0]
-        for number, now in zip(own, found.digests, strict=True)
-        if now and now != digests[number][0]
-    }
-    reasons = [reason or failed.get(digest, "") for digest, reason in digests]
+    """Give every image the row of its content: cached, or new."""
+    rows_of, reason_of = dict(known), dict[str, str]()
+    for place, number in enumerate(todo):
+        digest = digests[number][0]
+        rows_of[digest] = new.features[place]
+        changed = new.digests[place] not in ("", digest)
+        reason_of[digest] = "changed while it was read" if changed else new.reasons[place]
+    reasons = [reason or reason_of.get(digest, "") for digest, reason in digests]
+    rows = torch.full((len(digests), len(next(iter(rows_of.values()), ()))), torch.nan)
     for number, (digest, _) in enumerate(digests):
-        if digest in changed:
-            reasons[number] = "changed while it was read"
-    dim = len(next(iter(known.values()), torch.empty(0)))
-    rows = torch.full((len(digests), dim), torch.nan)
-    for number, (digest, _) in enumerate(digests):
-        if not reasons[number] and digest in known:
-            rows[number] = known[digest]
-    return Encoded(ranks.broadcast(rows).cpu(), [digest for digest, _ in digests], reasons)
+        if not reasons[number]:
+            rows[number] = rows_of[digest]
+    return Encoded(rows, [digest for digest, _ in digests], reasons)
 
 
 def encode_batches(crops: Iterator[Pixels], encoder: Encoder, how: Extraction) -> Iterator[Tensor]:

@@ -5,8 +5,8 @@ import warnings
 from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.images.datasets import ImageSplit
+from infoshot.images.decoding import decode_workers
 from infoshot.images.in_memory import broken_images
-from infoshot.images.workers import decode_workers
 
 _MOST_NAMED = 10
 

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from infoshot.core.errors import DataError
 from infoshot.core.memory import memory_of_machine
-from infoshot.images.decoding import ImageRecord, Pixels, read_crop
-from infoshot.images.workers import map_images
+from infoshot.images.decoding import ImageRecord, Pixels, map_images, read_crop
 
 Progress = Callable[[int], None]
 _SAMPLE = 200

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.images.datasets import open_dataset
+from infoshot.images.decoding import decode_workers
 from infoshot.images.in_memory import broken_images
 from infoshot.images.splits import SPLITS
-from infoshot.images.workers import decode_workers
 
 
 @dataclass(frozen=True)

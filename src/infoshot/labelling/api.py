@@ -15,7 +15,6 @@ from infoshot.core import checks
 from infoshot.core.atomic import make_folder, sole_writer, write_atomically
 from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
-from infoshot.core.memory import keep_freed_memory
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import (
@@ -201,7 +200,6 @@ def label(
         prior=dict(prior) if prior else None,
     )
     place = _Place(Path(out), _cache_folder(cache), device or default_device(), tuple(export))
-    keep_freed_memory()
     with open_progress(progress) as bar:
         return _label(request, place, encoder, force, bar)
 

@@ -1,1 +1,5 @@
-"""The paper's tables and figure, computed again and shown beside the published numbers."""
+"""The tables and the figure of the TIM paper, computed again."""
+
+from infoshot.reproduction.api import Reproduction, reproduce
+
+__all__ = ["Reproduction", "reproduce"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from infoshot.benchmark.tables import with_interval
+from infoshot.benchmark import with_interval
 from infoshot.core import checks
 from infoshot.metrics import mean_interval
 from infoshot.solvers import METHODS, Method

@@ -6,9 +6,9 @@ store holds, so the same results give the same files.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from infoshot.benchmark import with_interval
 from infoshot.benchmark.convergence import CurveSummary
 from infoshot.benchmark.plots import plot_convergence
-from infoshot.benchmark.tables import with_interval
 from infoshot.core.atomic import write_atomically
 from infoshot.report.page import Picture, Section, Strong, Table, Text, page
 from infoshot.reproduction.paper import (

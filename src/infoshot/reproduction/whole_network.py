@@ -9,14 +9,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from infoshot.backbones.checkpoints import Checkpoint, open_checkpoint
+from infoshot.backbones import Encoder
+from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.benchmark import Protocol
 from infoshot.benchmark.convergence import Curve
 from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import write_features
-from infoshot.features.extract import Extraction, provenance, split_features
+from infoshot.features.cache import FeatureCache
+from infoshot.features.extract import (
+    Extraction,
+    encoder_provenance,
+    extract_split,
+    split_provenance,
+)
 from infoshot.images import ImageSplit, open_dataset
 from infoshot.images.in_memory import stored_crops
 from infoshot.metrics import accuracy, mean_interval
@@ -33,7 +40,7 @@ class Network:
 
     dataset: str
     split: ImageSplit
-    checkpoint: Checkpoint
+    checkpoint: Encoder
     how: Extraction
 
     def check_features(self, features: FeatureTable) -> None:
@@ -59,23 +66,17 @@ class Network:
         another network are never overwritten.
         """
         path = folder / f"features-{self.checkpoint.digest[:8]}.safetensors"
-        progress.start("extracting features", len(self.split.records), "images")
-        table = split_features(
-            self.dataset,
-            self.split,
-            self.checkpoint,
-            self.how,
-            cache=folder / "cache",
-            on_progress=progress.advance,
+        cache = FeatureCache(folder / "cache", encoder_provenance(self.checkpoint, self.how))
+        table = extract_split(
+            self.dataset, self.split, self.checkpoint, self.how, cache=cache, progress=progress
         )
-        assert table is not None
         write_features(path, table)
         return path
 
     @cached_property
     def about(self) -> dict[str, str]:
         """The provenance of features of these images."""
-        return provenance(self.dataset, self.split, self.checkpoint, self.how)
+        return split_provenance(self.dataset, self.split, self.checkpoint, self.how)
 
     @cached_property
     def crops(self) -> Tensor:
@@ -155,7 +156,7 @@ class Network:
 def open_network(checkpoint: Path, root: Path, dataset: str, device: str) -> Network:
     """Open a network and the test images of a data set."""
     how = Extraction(device=device)
-    network = open_checkpoint(checkpoint, None)
+    network = load_checkpoint(checkpoint)
     how.sizes(network)
     return Network(dataset, open_dataset(dataset, root).split("test"), network, how)
 

@@ -11,13 +11,12 @@ from infoshot.backbones import InputSpec, make_backbone
 from infoshot.core import checks
 from infoshot.core.atomic import check_writable, make_folder
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.memory import keep_freed_memory
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.distributed import join_processes
 from infoshot.images import open_dataset
 from infoshot.images.broken import drop_broken
 from infoshot.images.datasets import ImageSplit
-from infoshot.images.workers import decode_workers
+from infoshot.images.decoding import decode_workers
 from infoshot.training.config import TrainConfig
 from infoshot.training.config_file import resolve_config
 from infoshot.training.curve import CURVE_NAME
@@ -146,7 +145,6 @@ def train(
         raise InvalidArgumentError("out must be another folder than root, which holds the images.")
     if tensorboard:
         summary_writer()
-    keep_freed_memory()
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as shown,
