@@ -45,8 +45,6 @@ def test_gpu_draws_the_same_tasks():
 @pytest.mark.parametrize("name", ["prototype", "tim-adm"])
 def test_gpu_benchmark_equals_cpu(name):
     table = read_features(default_features_path())
-    means = [
-        score_cell(table, METHODS[name], Protocol(spec=TaskSpec(), n_tasks=1000, device=device))[0].mean
-        for device in ("cpu", "cuda")
-    ]
+    protocols = [Protocol(spec=TaskSpec(), n_tasks=1000, device=d) for d in ("cpu", "cuda")]
+    means = [score_cell(table, METHODS[name], protocol)[0].mean for protocol in protocols]
     assert means[0] == pytest.approx(means[1], abs=0.05)

@@ -230,12 +230,10 @@ METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
 
 def resolve_method(spec: "str | Method | Solver[Any]") -> Method:
     """Return the method that a name, a method or a solver stands for."""
-    if isinstance(spec, Method):
-        return spec
     if isinstance(spec, Solver):
         words = re.sub(r"(?<!^)(?=[A-Z])", "-", type(spec).__name__).lower()
         return Method(name=words, solver=spec, summary="", cost="")
-    return method_by_name(spec)
+    return spec if isinstance(spec, Method) else method_by_name(spec)
 
 
 def method_by_name(name: str) -> Method:
