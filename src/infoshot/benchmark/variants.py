@@ -75,7 +75,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not name.rpartition(".")[2]:
         raise InvalidArgumentError(
-            f"settings must look like temperature=10 or tim-adm.n_steps=50; got '{text}'."
+            f"a setting must look like temperature=10 or tim-adm.n_steps=50; got '{text}'."
         )
     words = {"True": "true", "False": "false", "None": "null"}
     for attempt in (words.get(value, value), f"[{value}]"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from infoshot.benchmark.variants import parse_setting
 from infoshot.cli._console import print_table, stdout
 from infoshot.cli._options import numbers
 from infoshot.core.atomic import check_outputs
-from infoshot.core.errors import InvalidArgumentError
 from infoshot.features import default_features_path
 
 
@@ -91,8 +90,9 @@ def bench(
     result = run_bench(
         path, methods, ways=numbers("--ways", ways), shots=numbers("--shots", shots),
         queries=queries, tasks=tasks, regimes=regimes, seed=seed, against=against,
-        settings=_parse_settings(settings or []), device=device, dtype=dtype, threads=threads,
-        on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies), progress=True,
+        settings=dict(map(parse_setting, settings or [])), device=device, dtype=dtype,
+        threads=threads, progress=True,
+        on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies),
     )  # fmt: skip
     result.write(csv=csv, latex=latex)
     _print(result, path.name, queries, regimes)
@@ -100,13 +100,6 @@ def bench(
     for what, output in outputs.items():
         if output:
             stdout().print(f"{what} written to {output}", soft_wrap=True)
-
-
-def _parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    try:
-        return dict(parse_setting(text) for text in texts)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"--set{str(error).removeprefix('settings')}") from error
 
 
 def _print(result: BenchResult, name: str, queries: int, regimes: Sequence[str]) -> None:
