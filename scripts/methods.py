@@ -1,10 +1,10 @@
-"""All methods in all regimes, and tim-auto where it is hard: tables and pictures in results/.
+"""All methods in all regimes, and hard cases for tim-auto: tables and figures in results/.
 
-python scripts/methods.py                    two CPU cores: gradient methods on 1,000 tasks, an hour
+python scripts/methods.py                    an hour on two CPU cores; gradient methods: 1,000 tasks
 python scripts/methods.py --device cuda      10,000 tasks everywhere, five minutes on an H200
 
-Accuracies are those of 10,000 tasks (the table says where fewer). Times and memory are those of one
-CPU core of the same machine, on balanced tasks.
+Accuracies are means over 10,000 tasks unless the table says otherwise. Times and memory are those
+of one CPU core of the same machine on balanced tasks.
 """
 
 import argparse
@@ -17,12 +17,11 @@ import torch
 from torch import Tensor
 
 from infoshot import TaskBatch, TimAdm, solve
-from infoshot.benchmark import Protocol, rows_to_json, run_cell
+from infoshot.benchmark import bench, rows_to_json, with_interval
 from infoshot.benchmark.plots import plot_regimes, plot_time
-from infoshot.benchmark.tables import with_interval
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.types import FeatureTable, ResultRow
-from infoshot.features import default_features_path, digest, prepare, read_features
+from infoshot.features import default_features_path, prepare, read_features
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec, sample_tasks
@@ -30,7 +29,7 @@ from infoshot.tasks.regimes import parse_regime
 
 REGIMES = ["balanced", "dirichlet:2", "effective:2", "effective:1", "few:5", "few:1", "open:25"]
 SLOW = {"ent-min", "ostim", "alpha-tim", "tim-gd"}  # a thousand gradient steps
-CELLS = [  # of tim-auto: name, ways, shots (0: one to five), queries per class, regime
+CELLS = [  # for tim-auto: name, ways, shots (0: one to five), queries per class, regime
     *(
         (f"{5 * n} queries, {regime}", 5, shots, n, regime)
         for n in (3, 6, 15)
@@ -48,43 +47,33 @@ CELLS = [  # of tim-auto: name, ways, shots (0: one to five), queries per class,
     ),
 ]
 COMPARED = ("prototype", "shrunken-prototype", "tim-adm", "tim-auto")
-TOLD = "told the shares"
+ORACLE = "oracle proportions"
 
 
-def accuracies(table: FeatureTable, device: str, n_tasks: int) -> Iterator[ResultRow]:
+def accuracies(device: str, n_tasks: int) -> Iterator[ResultRow]:
     """Rows of every method, regime and number of shots."""
-    path = default_features_path()
     for regime in REGIMES:
-        for method in METHODS.values():
-            n = min(n_tasks, 1000) if device == "cpu" and method.name in SLOW else n_tasks
-            for n_shot in (1, 5):
-                spec = TaskSpec(n_shot=n_shot, regime=parse_regime(regime))
-                protocol = Protocol(spec=spec, n_tasks=n, device=device)
-                yield run_cell(
-                    table, method, protocol, features_name=path.name, features_digest=digest(path)
-                )
+        for name in METHODS:
+            n = min(n_tasks, 1000) if device == "cpu" and name in SLOW else n_tasks
+            yield from bench(methods=name, regimes=regime, tasks=n, device=device).rows
 
 
-def times(table: FeatureTable) -> Iterator[ResultRow]:
+def times() -> Iterator[ResultRow]:
     """Rows of every method on one core, for time and memory."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for method in METHODS.values():
-        n_tasks = 64 if method.name in SLOW else 512
+    for name in METHODS:
+        n_tasks = 64 if name in SLOW else 512
         for n_shot in (1, 5):
-            protocol = Protocol(spec=TaskSpec(n_shot=n_shot), n_tasks=n_tasks, n_threads=1)
-            run_cell(table, method, dataclasses.replace(protocol, n_tasks=8))  # warm
-            path = default_features_path()
-            yield run_cell(
-                table, method, protocol, features_name=path.name, features_digest=digest(path)
-            )
+            bench(methods=name, shots=n_shot, tasks=8, threads=1)  # warm-up
+            yield from bench(methods=name, shots=n_shot, tasks=n_tasks, threads=1).rows
     torch.set_num_threads(n_threads)
 
 
 def cells_of_tim_auto(
     table: FeatureTable, device: str, n_tasks: int
 ) -> Iterator[dict[str, object]]:
-    """Accuracy of a few methods where tim-auto must not do harm."""
+    """Accuracy of a few methods in cases where tim-auto must not do harm."""
     unit = FeatureTable(prepare(table, "l2").to(device), table.labels.to(device))
     for name, n_way, n_shot, n_query, regime in CELLS:
         spec = TaskSpec(
@@ -94,11 +83,12 @@ def cells_of_tim_auto(
         for start in range(0, n_tasks, 1000):
             tasks, labels = sample_tasks(unit, spec, min(1000, n_tasks - start), start=start)
             if n_shot == 0:
-                tasks = _one_to_five(tasks)
+                tasks = _keep_one_to_five(tasks)
             for method in COMPARED:
                 p = solve(METHODS[method].solver, tasks, validate=False).probabilities
                 scores.setdefault(method, []).append(accuracy(p, labels))
-            scores.setdefault(TOLD, []).append(accuracy(_told(tasks, labels), labels))
+            p = _solve_with_oracle(tasks, labels)
+            scores.setdefault(ORACLE, []).append(accuracy(p, labels))
         for method, parts in scores.items():
             mean, half = mean_interval(torch.cat(parts).cpu())
             yield {
@@ -107,15 +97,15 @@ def cells_of_tim_auto(
             }  # fmt: skip
 
 
-def _one_to_five(tasks: TaskBatch) -> TaskBatch:
-    """Five-shot tasks of which class k keeps k + 1 examples."""
+def _keep_one_to_five(tasks: TaskBatch) -> TaskBatch:
+    """Keep k + 1 examples of class k of five-shot tasks."""
     keep = [5 * k + i for k in range(tasks.n_way) for i in range(k + 1)]
     return dataclasses.replace(tasks, z_sup=tasks.z_sup[:, keep], y_sup=tasks.y_sup[:, keep])
 
 
 @torch.inference_mode()
-def _told(tasks: TaskBatch, labels: Tensor) -> Tensor:
-    """TIM-ADM with the true class shares as its prior: what knowing them would be worth."""
+def _solve_with_oracle(tasks: TaskBatch, labels: Tensor) -> Tensor:
+    """TIM-ADM with the true class proportions of each task as its prior."""
     solver = TimAdm(prototype_step_size=0.3)
     state = solver.init(tasks)
     classes = torch.arange(tasks.n_way, device=labels.device)
@@ -136,8 +126,8 @@ def markdown(rows: list[ResultRow], timed: list[ResultRow], auto: list[dict[str,
                     device=rows[0].environment.get("gpu", "a CPU"), short=rows[0].device
                 ),
                 *(part for shot in (1, 5) for part in _accuracy_table(rows, timed, shot)),
-                "## tim-auto where it must do no harm",
-                _TOLD_TEXT,
+                "## Cases where tim-auto must do no harm",
+                _ORACLE_TEXT,
                 _auto_table(auto),
             )
         )
@@ -148,16 +138,17 @@ def markdown(rows: list[ResultRow], timed: list[ResultRow], auto: list[dict[str,
 _INTRODUCTION = (
     "5-way tasks, 15 queries per class, embedded features (20 test classes of mini-ImageNet, "
     "ResNet-18), seed 0. Accuracy in percent with 95 % interval; NLL in nats and ECE in percent on "
-    "balanced tasks (in brackets ECE for five queries in all); AUROC of the outlier score with 25 "
-    "of 75 queries of no class; time and memory of one CPU core on balanced tasks, with drawing "
-    "(0.15 ms) and scoring, in chunks as `solve` makes them. Accuracies were computed on: "
-    "{device}. Made by `python scripts/methods.py --device {short}`; rows are in `methods.json`."
+    "balanced tasks (in brackets: ECE for five queries in total); AUROC of the outlier score with "
+    "25 of 75 queries from classes without support; time and memory of one CPU core on balanced "
+    "tasks, including drawing (0.15 ms) and scoring, in the chunks that `solve` makes. Device of "
+    "the accuracies: {device}. Command: `python scripts/methods.py --device {short}`; the rows are "
+    "in `methods.json`."
 )
-_TOLD_TEXT = (
-    "Accuracy in percent with 95 % interval, the gain over `prototype` in brackets. *Told the "
-    "shares* is TIM-ADM given the true share of every class of every task as its prior (steps of "
-    "0.3, 300 of them, at least 0.001 for every class): what knowing them would be worth. No "
-    "method may know them, so it is no competitor."
+_ORACLE_TEXT = (
+    "Accuracy in percent with 95 % interval; in brackets the gain over `prototype`. *Oracle "
+    "proportions* is TIM-ADM with the true class proportions of each task as its prior (300 steps "
+    "of size 0.3, at least 0.001 for every class). It shows the value of knowing them and is not a "
+    "competitor, because no method may know them."
 )
 
 
@@ -198,11 +189,11 @@ def _auto_table(auto: list[dict[str, object]]) -> str:
                 *(
                     with_interval(mean[cell, shots, m], half[cell, shots, m])
                     + f" ({mean[cell, shots, m] - plain:+.1f})"
-                    for m in (*COMPARED[1:], TOLD)
+                    for m in (*COMPARED[1:], ORACLE)
                 ),
             ]
         )
-    return _table(["task", "shots", *COMPARED, TOLD], lines)
+    return _table(["task", "shots", *COMPARED, ORACLE], lines)
 
 
 def _table(header: list[str], lines: list[list[str]]) -> str:
@@ -214,7 +205,7 @@ def _plain(rows: list[ResultRow]) -> object:
 
 
 def main() -> None:
-    """Run everything, then write it down."""
+    """Run everything and write the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the files")
     parser.add_argument("--device", default="cpu")
@@ -222,9 +213,9 @@ def main() -> None:
     arguments = parser.parse_args()
     table, out = read_features(default_features_path()), arguments.out
     make_folder(out)
-    timed = list(times(table))
+    timed = list(times())
     rows: list[ResultRow] = []
-    for row in accuracies(table, arguments.device, arguments.tasks):
+    for row in accuracies(arguments.device, arguments.tasks):
         rows.append(row)
         document = {"accuracy": _plain(rows), "time": _plain(timed)}
         write_atomically(out / "methods.json", json.dumps(document, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Put the table of results/core.json into README.md; a test fails while they differ.
+"""Write the table of results/core.json into README.md; a test checks that they agree.
 
 python scripts/readme_table.py
 """
@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def filled(readme: str) -> str:
-    """The text with every marked table made anew from its rows."""
+def fill_tables(readme: str) -> str:
+    """Return the text with every marked table replaced by the table of its rows."""
     return MARKED.sub(lambda match: match[1] + _table(ROOT / match[2]) + match[3], readme)
 
 
@@ -24,4 +24,4 @@ def _table(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "README.md").write_text(filled((ROOT / "README.md").read_text()))
+    (ROOT / "README.md").write_text(fill_tables((ROOT / "README.md").read_text()))

@@ -1,6 +1,6 @@
-"""tim-auto on the validation classes: fixed weights of the balance, its own, and temperatures.
+"""tim-auto on the validation classes: fixed balance weights, its own weight, and temperatures.
 
-python scripts/tim_auto_validation.py      writes results/tim_auto_validation.json, a few minutes
+python scripts/tim_auto_validation.py      writes results/tim_auto_validation.json in a few minutes
 """
 
 import dataclasses
@@ -32,8 +32,8 @@ CELLS = [
 
 
 @torch.inference_mode()
-def _fixed(tasks: TaskBatch, weight: float) -> Tensor:
-    """TIM-ADM from shrunken prototypes with one weight of the balance for all tasks."""
+def _solve_with_weight(tasks: TaskBatch, weight: float) -> Tensor:
+    """TIM-ADM from shrunken prototypes with the same balance weight for all tasks."""
     solver = TimAdm(temperature=25.0, marginal_entropy_weight=weight)
     state = solver.init(tasks)
     n_shots = class_counts(tasks.y_sup, tasks.n_way).to(state.weights.dtype)
@@ -43,17 +43,17 @@ def _fixed(tasks: TaskBatch, weight: float) -> Tensor:
     return solver.log_posterior(tasks, state)
 
 
-def _cell(
+def _score_cell(
     table: FeatureTable, n_query: int, regime: str, n_shot: int, n_tasks: int = 600
 ) -> dict[str, float]:
-    """Accuracies of one kind of task, and likelihoods at some temperatures."""
+    """Accuracies on one kind of task, and likelihoods at several temperatures."""
     spec = TaskSpec(n_query=n_query, n_shot=n_shot, regime=parse_regime(regime), seed=1)
     methods = {name: METHODS[name].solver for name in ("prototype", "tim-adm", "tim-auto")}
     scores: dict[str, list[Tensor]] = {}
     for start in range(0, n_tasks, 100):
         tasks, labels = sample_tasks(table, spec, 100, start=start)
         answers = {name: solve(solver, tasks).probabilities for name, solver in methods.items()}
-        answers |= {f"weight {weight}": _fixed(tasks, weight) for weight in WEIGHTS}
+        answers |= {f"weight {weight}": _solve_with_weight(tasks, weight) for weight in WEIGHTS}
         for name, p in answers.items():
             scores.setdefault(name, []).append(accuracy(p, labels))
         for temperature in (7.0, 10.5, 15.0, 35.0):
@@ -65,12 +65,12 @@ def _cell(
 
 
 def main() -> None:
-    """Run all cells, then write them down."""
+    """Run all cells and write the file."""
     table = read_features(FEATURES)
     unit = dataclasses.replace(table, features=prepare(table, "l2"))
     rows = [
         {"queries": 5 * n_query, "regime": regime, "shots": n_shot}
-        | _cell(FeatureTable(unit.features, unit.labels), n_query, regime, n_shot)
+        | _score_cell(FeatureTable(unit.features, unit.labels), n_query, regime, n_shot)
         for n_query, regime, n_shot in CELLS
     ]
     about = {"tasks": 600, "seed": 1, "features_digest": digest(FEATURES)}

@@ -26,7 +26,7 @@ def test_accuracy_counts_the_most_probable_class():
     assert accuracy(p.log(), labels).tolist() == [0.5, 1.0]
 
 
-def test_accuracy_refuses_labels_of_another_shape():
+def test_accuracy_refuses_labels_of_the_wrong_shape():
     with pytest.raises(ShapeError, match=r"query_labels must have shape \(2, 3\).*got \(3, 2\)"):
         accuracy(torch.rand(2, 3, 4), torch.zeros(3, 2))
 
@@ -93,7 +93,7 @@ def test_likelihood_equals_sklearn(predictions):
         assert value.item() == pytest.approx(expected)
 
 
-def test_impossible_truth_costs_much_but_not_everything():
+def test_likelihood_of_a_true_class_with_probability_0_is_finite():
     p = torch.tensor([[[1.0, 0.0]]])
     value = negative_log_likelihood(p, torch.tensor([[1]])).item()
     assert 80 < value < 100
@@ -114,7 +114,7 @@ def test_calibration_error_equals_its_definition(predictions):
     torch.testing.assert_close(parts, whole)
 
 
-def test_sure_and_right_is_calibrated_sure_and_wrong_is_not():
+def test_calibration_error_of_certain_predictions_is_their_error_rate():
     p = torch.eye(3)[[0, 1, 2, 2]].unsqueeze(0)
     assert expected_calibration_error(calibration_bins(p, torch.tensor([[0, 1, 2, 2]]))) == 0
     assert expected_calibration_error(calibration_bins(p, torch.tensor([[1, 2, 0, 0]]))) == 1

@@ -24,8 +24,8 @@ def test_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_tables_of_the_readme_are_those_of_the_results():
-    filled = runpy.run_path(str(ROOT / "scripts" / "readme_table.py"))["filled"]
-    assert filled(README) == README, "run: python scripts/readme_table.py"
+    fill_tables = runpy.run_path(str(ROOT / "scripts" / "readme_table.py"))["fill_tables"]
+    assert fill_tables(README) == README, "run: python scripts/readme_table.py"
 
 
 def test_links_of_the_documents_lead_somewhere():

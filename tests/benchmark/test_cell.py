@@ -48,7 +48,7 @@ ANCHORS = {
 
 
 @pytest.mark.parametrize(("name", "n_shot"), ANCHORS)
-def test_accuracy_is_what_was_measured(embedded, name, n_shot):
+def test_accuracy_equals_the_measured_value(embedded, name, n_shot):
     expected, tolerance = ANCHORS[name, n_shot]
     assert _run(embedded, name, n_tasks=1000, n_shot=n_shot).mean == pytest.approx(
         expected, abs=tolerance
@@ -132,7 +132,7 @@ def test_table_of_several_regimes_has_dashes_for_missing_results(embedded):
     assert cells[1][11] == "60.00 ± 1.00"
 
 
-def test_rows_survive_json(embedded):
+def test_rows_read_from_json_equal_those_written(embedded):
     row = dataclasses.replace(_run(embedded, "tim-adm", n_tasks=10), assumes=["balance"])
     read = rows_from_json(rows_to_json([row]))[0]
     assert json.loads(rows_to_json([read])) == json.loads(rows_to_json([row]))
@@ -163,7 +163,7 @@ def test_row_has_the_macro_f1_of_its_tasks(embedded):
     assert row.macro_f1 == pytest.approx(100 * expected)
 
 
-def test_rows_of_open_sets_have_the_area_of_outlier_scores(embedded):
+def test_rows_of_open_sets_have_the_auroc_of_outlier_scores(embedded):
     spec = TaskSpec(n_shot=5, regime=parse_regime("open:25"))
     row, _ = score_cell(embedded, METHODS["oslo"], Protocol(spec=spec, n_tasks=60))
     table = FeatureTable(prepare(embedded, "centred-l2"), embedded.labels)
@@ -174,7 +174,7 @@ def test_rows_of_open_sets_have_the_area_of_outlier_scores(embedded):
     assert row.auroc_ci95 > 0
 
 
-def test_memory_of_a_row_is_what_a_chunk_needs(embedded):
+def test_memory_of_a_row_grows_with_the_chunk(embedded):
     small, large = (_run(embedded, "tim-adm", n_tasks=n, n_query=q) for n, q in ((2, 5), (64, 100)))
     assert small.memory_mb + 5 < large.memory_mb < 2000
 
@@ -212,6 +212,6 @@ def test_impossible_protocols_are_refused_before_any_work(embedded, protocol, ki
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_missing_gpu_is_said(embedded):
+def test_missing_gpu_is_reported(embedded):
     with pytest.raises(InvalidArgumentError, match="device 'cuda' is not available"):
         score_cell(embedded, METHODS["tim-adm"], Protocol(spec=TaskSpec(), device="cuda"))

@@ -1,4 +1,4 @@
-"""Pictures of many methods, and the documents that quote their numbers."""
+"""Figures of many methods, and the documents that quote their numbers."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def row(embedded):
     return score_cell(embedded, METHODS["prototype"], Protocol(spec=TaskSpec(), n_tasks=4))[0]
 
 
-def test_pictures_are_drawn(row, tmp_path):
+def test_figures_are_drawn(row, tmp_path):
     rows = [
         dataclasses.replace(row, method=method, regime=regime, shots=shots, mean=50.0 + number)
         for number, method in enumerate(METHODS)
@@ -36,7 +36,7 @@ def test_pictures_are_drawn(row, tmp_path):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_labels_do_not_cover_each_other(row):
+def test_labels_do_not_overlap(row):
     rows = [
         dataclasses.replace(row, method=f"method {i}", mean=m)
         for i, m in enumerate((50, 50, 50, 80))
@@ -45,7 +45,7 @@ def test_labels_do_not_cover_each_other(row):
     assert all(abs(a - b) >= 0.99 for i, a in enumerate(heights) for b in heights[:i])
 
 
-def test_every_method_was_measured_with_its_present_settings():
+def test_committed_results_have_the_current_settings():
     rows = rows_from_json(json.dumps(RESULTS["accuracy"]))
     assert {row.method for row in rows} == set(METHODS)
     for row in rows:
@@ -55,7 +55,7 @@ def test_every_method_was_measured_with_its_present_settings():
         assert tuple(row.assumes) == method.assumes, row.method
 
 
-def test_how_to_choose_quotes_what_was_measured():
+def test_how_to_choose_quotes_committed_results():
     cells = json.loads((ROOT / "results/tim_auto.json").read_text())["cells"]
     mean = {(cell["cell"], cell["shots"], cell["method"]): cell["mean"] for cell in cells}
     text = (ROOT / "docs/how-to-choose.md").read_text()
@@ -72,11 +72,11 @@ def test_how_to_choose_quotes_what_was_measured():
         assert [float(number) for number in numbers] == pytest.approx(gains, abs=0.051), cell
 
 
-# What tim-auto promises, 10,000 tasks on test classes: gains over prototypes, 1- and 5-shot.
+# Promised gains of tim-auto over prototypes on test classes, 10,000 tasks, 1- and 5-shot.
 PROMISED = {"dirichlet:2": (6, 2), "effective:2": (1.5, 5), "effective:1": (12, 10)}
 
 
-def test_tim_auto_keeps_its_promises_in_what_was_measured():
+def test_committed_results_of_tim_auto_keep_its_promises():
     rows = {(r["method"], r["regime"], r["shots"]): r["mean"] for r in RESULTS["accuracy"]}
     for regime in {regime for _, regime, _ in rows}:
         for i, shots in enumerate((1, 5)):

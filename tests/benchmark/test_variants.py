@@ -59,7 +59,11 @@ def test_settings_change_methods_but_not_their_names():
     [
         ("tim-adn", {}, "Unknown method 'tim-adn'. Did you mean 'tim-adm'"),
         ("tim-adm(tau=3)", {}, "Unknown setting of tim-adm 'tau'"),
-        ("tim-adm(temperature)", {}, "settings must look like temperature=10 .* got 'temperature'"),
+        (
+            "tim-adm(temperature)",
+            {},
+            "a setting must look like temperature=10 .* got 'temperature'",
+        ),
         ("tim-adm(n_steps=0)", {}, "n_steps must be a whole number of at least 1; got 0"),
         ("tim-adm,tim-adm", {}, "methods must differ from each other; got 'tim-adm' twice"),
         ([], {}, "methods must name at least one method; got none"),

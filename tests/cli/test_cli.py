@@ -88,7 +88,7 @@ def test_bench_gives_the_same_numbers_twice(features, tmp_path):
     assert numbers[0] == numbers[1]
 
 
-def test_setting_without_a_method_reaches_all_that_have_it(features, tmp_path):
+def test_setting_without_a_method_changes_all_that_have_it(features, tmp_path):
     out = tmp_path / "rows.json"
     run(
         "bench", "--features", features, "--methods", "prototype,tim-adm", "--shots", 1,
@@ -176,7 +176,7 @@ def test_settings_may_be_written_as_in_python(features, tmp_path):
     assert row["settings"]["tolerance"] is None
 
 
-def test_interrupting_is_said_and_keeps_finished_rows(features, tmp_path, monkeypatch):
+def test_interrupt_is_reported_and_finished_rows_are_kept(features, tmp_path, monkeypatch):
     from infoshot.benchmark import api
 
     score_cell = api.score_cell
@@ -227,7 +227,7 @@ BAD = {
     "rows would replace features": (["bench", "--features", "EMBEDDED", "--json", "EMBEDDED"], "would replace a file that is read or written already."),
     "two outputs in one file": (["solve", "--features", "EMBEDDED", "--out", "x", "--json", "./x"], "would replace a file that is read or written already."),
     "setting of a method not chosen": (["bench", "--set", "tim-gd.n_steps=3"], "none of the methods (prototype, tim-adm) is 'tim-gd'."),
-    "setting without value": (["bench", "--set", "n_steps"], "--set must look like temperature=10"),
+    "setting without value": (["bench", "--set", "n_steps"], "a setting must look like temperature=10 or tim-adm.n_steps=50; got 'n_steps'"),
     "bad value": (["bench", "--set", "n_steps=0"], "TimAdm: n_steps must be a whole number of at least 1; got 0."),
     "unwritable output": (["bench", "--tasks", "2", "--json", "no/such/folder.json"], "no/such/folder.json: cannot be written"),
     "output is a folder": (["bench", "--json", "."], "cannot be written (Is a directory)"),
@@ -258,7 +258,7 @@ def test_missing_option_is_wrong_usage():
     assert run("benhc").exit_code == 2
 
 
-def test_failure_of_ours_is_exit_code_1(monkeypatch):
+def test_internal_failure_has_exit_code_1(monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("boom")
 

@@ -9,6 +9,7 @@ from infoshot.core.types import FeatureTable
 from infoshot.features import default_features_path, read_features
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSampler, TaskSpec, gaussian_tasks
+from infoshot.tasks.regimes import parse_regime
 from infoshot.testing import check_solver
 
 pytestmark = pytest.mark.gpu
@@ -31,13 +32,15 @@ def test_gpu_equals_cpu(name):
     torch.testing.assert_close(gone.prototypes.cpu(), here.prototypes, atol=1e-8, rtol=0)
 
 
-def test_gpu_draws_the_same_tasks():
-    labels = torch.arange(20).repeat_interleave(30)
+@pytest.mark.parametrize("regime", ["balanced", "dirichlet:1"])
+def test_gpu_draws_the_same_tasks(regime):
+    labels = torch.arange(20).repeat_interleave(30)  # too few for some dirichlet counts
     tables = [
         FeatureTable(torch.rand(600, 2, device=device), labels.to(device))
         for device in ("cpu", "cuda")
     ]
-    here, there = (TaskSampler(table, TaskSpec(n_shot=5)).draw(range(500)) for table in tables)
+    spec = TaskSpec(n_shot=5, regime=parse_regime(regime))
+    here, there = (TaskSampler(table, spec).draw(range(500)) for table in tables)
     assert torch.equal(here[0], there[0].cpu())
     assert torch.equal(here[1], there[1].cpu())
 
@@ -45,10 +48,6 @@ def test_gpu_draws_the_same_tasks():
 @pytest.mark.parametrize("name", ["prototype", "tim-adm"])
 def test_gpu_benchmark_equals_cpu(name):
     table = read_features(default_features_path())
-    means = [
-        score_cell(table, METHODS[name], Protocol(spec=TaskSpec(), n_tasks=1000, device=device))[
-            0
-        ].mean
-        for device in ("cpu", "cuda")
-    ]
+    protocols = [Protocol(spec=TaskSpec(), n_tasks=1000, device=d) for d in ("cpu", "cuda")]
+    means = [score_cell(table, METHODS[name], protocol)[0].mean for protocol in protocols]
     assert means[0] == pytest.approx(means[1], abs=0.05)

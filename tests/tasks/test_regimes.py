@@ -46,7 +46,7 @@ def test_queries_are_of_their_classes_and_never_support(table, regime):
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_task_depends_on_seed_and_number_only(table, regime):
+def test_task_depends_on_seed_and_index_only(table, regime):
     sampler = TaskSampler(table, _spec(regime))
     for draw in (sampler.draw, sampler.labels):
         whole = torch.cat(draw(range(60)), 1)
@@ -58,7 +58,7 @@ def _counts(regime, n_tasks=20_000, n_way=5, n_query=15):
     return parse_regime(regime).counts(n_way, n_query, 3, torch.arange(n_tasks))
 
 
-def test_effective_classes_share_the_queries_and_are_any():
+def test_effective_classes_are_random_and_have_equal_counts():
     counts = _counts("effective:2")
     assert ((counts > 0).sum(1) == 2).all()
     assert (counts.amax(1) == 38).all()
@@ -85,13 +85,13 @@ def test_gamma_variates_are_gamma(a):
     assert stats.kstest(values.flatten().numpy(), "gamma", args=(a,)).pvalue > 1e-3
 
 
-def test_few_queries_are_of_any_class():
+def test_few_queries_are_uniform_over_the_classes():
     counts = _counts("few:3").double()
     assert (counts.sum(1) == 3).all()
     assert (counts.mean(0) - 0.6).abs().max() < 5 * (3 * 0.2 * 0.8 / 20_000) ** 0.5
 
 
-def test_queries_of_no_class_do_not_count_in_the_accuracy():
+def test_outliers_are_left_out_of_the_accuracy():
     probabilities = torch.eye(3).unsqueeze(0)[:, [0, 1, 2, 0]]
     labels = torch.tensor([[0, 1, 1, -1]])
     assert accuracy(probabilities, labels).tolist() == pytest.approx([2 / 3])
@@ -128,7 +128,7 @@ def test_regimes_that_the_table_cannot_provide_are_refused(table):
         TaskSampler(table, _spec("open:5", n_way=9))
 
 
-def test_balanced_is_the_default_and_says_so():
+def test_balanced_is_the_default():
     assert TaskSpec().regime == Regime()
     assert str(Regime()) == "balanced"
     assert str(parse_regime("dirichlet:2")) == "dirichlet:2"

@@ -31,7 +31,7 @@ def test_support_and_queries_are_disjoint_and_of_the_right_classes(table):
         assert torch.equal(table.labels[support[i]], classes[:, 0][y_sup[i]])
 
 
-def test_task_depends_on_seed_and_number_only(table):
+def test_task_depends_on_seed_and_index_only(table):
     sampler = TaskSampler(table, SPEC)
     all_at_once = torch.cat(sampler.draw(range(100)), 1)
     in_chunks = torch.cat([torch.cat(sampler.draw(range(i, i + 7)), 1) for i in range(0, 98, 7)])
@@ -41,12 +41,12 @@ def test_task_depends_on_seed_and_number_only(table):
     assert not torch.equal(all_at_once, torch.cat(other.draw(range(100)), 1))
 
 
-def test_tasks_may_be_picked(table):
+def test_any_range_of_tasks_can_be_drawn(table):
     sampler = TaskSampler(table, SPEC)
     assert torch.equal(sampler.draw(range(0, 10, 3))[0], sampler.draw(range(10))[0][::3])
 
 
-def test_every_class_and_every_sample_is_reached_evenly(table):
+def test_every_class_and_every_sample_is_drawn_equally_often(table):
     sampler = TaskSampler(table, TaskSpec(n_way=4, n_shot=1, n_query=1, seed=3))
     support, query = sampler.draw(range(14_000))
     counts = torch.cat([support, query], 1).flatten().bincount(minlength=len(table.labels))
@@ -62,7 +62,7 @@ def test_every_class_and_every_sample_is_reached_evenly(table):
     assert (roles[0] - roles[1]).abs().max() < 6 * roles.double().mean() ** 0.5
 
 
-def test_features_and_labels_come_together(table):
+def test_features_match_the_drawn_positions(table):
     tasks, labels = sample_tasks(table, SPEC, n_tasks=3, start=40)
     support, query = TaskSampler(table, SPEC).draw(range(40, 43))
     assert torch.equal(tasks.z_sup, table.features[support])

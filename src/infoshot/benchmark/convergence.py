@@ -1,4 +1,4 @@
-"""Accuracy and mutual information while a solve runs, as in the paper's convergence figure."""
+"""Accuracy and mutual information after each step, as in the paper's convergence figure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from infoshot.tasks import TaskSpec, sample_tasks
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The course of one method over many tasks; column 0 is the start.
+    """Convergence of one method on many tasks; column 0 is before the first step.
 
-    ``seconds`` is solving time per task, batched, shape ``(n_steps + 1,)``; ``accuracy`` and
+    ``seconds`` is the solving time per task in a batch, shape ``(n_steps + 1,)``; ``accuracy`` and
     ``mutual_information`` have shape ``(task, n_steps + 1)``.
     """
 
@@ -27,7 +27,7 @@ class Curve:
     mutual_information: Tensor
 
     def summary(self) -> "CurveSummary":
-        """Mean and interval over the tasks, in plain numbers."""
+        """Means and intervals over the tasks as plain numbers."""
         return CurveSummary(
             self.method,
             n_tasks=len(self.accuracy),
@@ -41,7 +41,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveSummary:
-    """What a figure shows of a curve: at every step the time, and means with half their interval.
+    """Data of a figure: time of each step, and means with the half-widths of their intervals.
 
     Accuracy is in percent, mutual information in nats.
     """
@@ -56,7 +56,7 @@ class CurveSummary:
 def convergence_curve(
     table: FeatureTable, method: Method, spec: TaskSpec, *, n_tasks: int = 64
 ) -> Curve:
-    """Solve some tasks and take down accuracy and mutual information after every step."""
+    """Solve tasks and record accuracy and mutual information after every step."""
     prepared = FeatureTable(prepare(table, method.preparation), table.labels)
     tasks, query_labels = sample_tasks(prepared, spec, n_tasks)
     scores = torch.full((n_tasks, method.solver.n_steps + 1), torch.nan, dtype=torch.float64)

@@ -16,7 +16,7 @@ _Column = tuple[int, str, int]  # ways, regime, shots
 
 
 def latex_table(rows: Sequence[ResultRow], without_results: Iterable[str] = ()) -> str:
-    """Write a ``tabular`` for the packages booktabs and amsmath: a line per method.
+    """Format rows as a ``tabular`` for the package booktabs, with a line per method.
 
     There is a column per number of ways, regime and number of shots, with accuracy in percent and
     its 95 % interval. The best mean of a column is bold, together with means that print the same.

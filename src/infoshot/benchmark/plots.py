@@ -1,4 +1,4 @@
-"""Figures; a method has the same colour in all of them (Okabe and Ito, for every eye)."""
+"""Figures; a method has the same colour in all of them (Okabe and Ito's colour-blind safe set)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _OTHERS = "#999999"
 
 
 def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], title: str) -> None:
-    """Accuracy and mutual information against time per task, mean and 95 % band."""
+    """Plot accuracy and mutual information against time per task, mean and 95 % band."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
@@ -39,14 +39,14 @@ def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], titl
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
     figure.suptitle(title)
     for path in paths:
-        # The same curves give the same file.
+        # Equal curves give equal files.
         metadata = {"Date": None} if path.suffix == ".svg" else None
         with rc_context({"svg.hashsalt": "infoshot"}):
             figure.savefig(path, dpi=150, metadata=metadata)
 
 
 def plot_time(rows: Sequence[ResultRow], milliseconds: Mapping[str, float], path: Path) -> None:
-    """Accuracy of balanced and of skewed tasks against time per task, a point per method."""
+    """Plot accuracy against time per task, a panel per regime and a point per method."""
     from matplotlib.figure import Figure
 
     regimes = list(dict.fromkeys(row.regime for row in rows))
@@ -78,10 +78,10 @@ def plot_time(rows: Sequence[ResultRow], milliseconds: Mapping[str, float], path
 
 
 def _label_heights(rows: Sequence[ResultRow], milliseconds: Mapping[str, float]) -> list[float]:
-    """Where labels go, from the lowest point up, none over another that is there already."""
+    """Heights of the labels, placed from the lowest point upwards so that none overlap."""
     line = (rows[-1].mean - rows[0].mean) / 30
     places = [math.log10(milliseconds[row.method]) for row in rows]
-    # What is in the way: left, right, height of all points and of the labels placed so far.
+    # Obstacles: left, right and height of all points and of the labels placed so far.
     points = [(x - 0.03, x + 0.03, row.mean) for x, row in zip(places, rows, strict=True)]
     taken: list[tuple[float, float, float]] = []
     for x, row in zip(places, rows, strict=True):
@@ -94,7 +94,7 @@ def _label_heights(rows: Sequence[ResultRow], milliseconds: Mapping[str, float])
 
 
 def plot_regimes(rows: Sequence[ResultRow], path: Path) -> None:
-    """Accuracy of every method in every regime, coloured by the gain over prototypes."""
+    """Plot the accuracy of every method in every regime, coloured by the gain over prototypes."""
     from matplotlib.figure import Figure
 
     methods = list(dict.fromkeys(row.method for row in rows))
@@ -128,7 +128,7 @@ def _draw(
     curve: CurveSummary,
     values: Sequence[tuple[float, float]],
 ) -> None:
-    """One curve; a method without steps is a dashed line across."""
+    """Draw one curve; a method without steps is a dashed horizontal line."""
     colour = _COLOURS.get(curve.method)
     mean = [value for value, _ in values]
     if len(mean) == 1:

@@ -29,10 +29,8 @@ def bench(
             "skipped with a warning."
         ),
     ] = "prototype,tim-adm",
-    ways: Annotated[str, typer.Option(help="Classes per task, separated by commas.")] = "5",
-    shots: Annotated[
-        str, typer.Option(help="Labelled samples per class, separated by commas.")
-    ] = "1,5",
+    ways: Annotated[str, typer.Option(help="Classes per task, such as 5,10.")] = "5",
+    shots: Annotated[str, typer.Option(help="Labelled samples per class, such as 1,5.")] = "1,5",
     queries: Annotated[int, typer.Option(help="Queries per class.")] = 15,
     tasks: Annotated[int, typer.Option(help="Number of tasks.")] = 10_000,
     regime: Annotated[
@@ -59,22 +57,18 @@ def bench(
             "(tim-adm.n_steps=50). May be repeated.",
         ),
     ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Write the rows to this file as JSON, after each row."),
-    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
     accuracies: Annotated[
         Path | None,
         typer.Option(
-            help="Write per-task accuracies to this file as safetensors, with keys such as "
-            "tim-adm/5-way/1-shot/balanced. Default: beside the JSON file, if there is one, with "
-            "the suffix .accuracies.safetensors."
+            help="Write per-task accuracies here as safetensors, with keys such as "
+            "tim-adm/5-way/1-shot/balanced. Default with --json rows.json: "
+            "rows.accuracies.safetensors beside it."
         ),
     ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write the rows to this file as CSV.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the rows here as CSV.")] = None,
     latex: Annotated[
-        Path | None,
-        typer.Option(help="Write the table to this file as LaTeX (booktabs, best in bold)."),
+        Path | None, typer.Option(help="Write a LaTeX table here (booktabs, best in bold).")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
@@ -93,6 +87,7 @@ def bench(
     check_outputs([path], [json, accuracies, csv, latex])
     regimes = [part.strip() for text in regime or ["balanced"] for part in text.split(",")]
     result = run_bench(
+<<<<<<< HEAD
         path,
         methods,
         ways=parse_numbers("--ways", ways),
@@ -106,9 +101,14 @@ def bench(
         device=device,
         dtype=dtype,
         threads=threads,
+=======
+        path, methods, ways=numbers("--ways", ways), shots=numbers("--shots", shots),
+        queries=queries, tasks=tasks, regimes=regimes, seed=seed, against=against,
+        settings=dict(map(parse_setting, settings or [])), device=device, dtype=dtype,
+        threads=threads, progress=True,
+>>>>>>> wt-bench
         on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies),
-        progress=True,
-    )
+    )  # fmt: skip
     result.write(csv=csv, latex=latex)
     _print(result, path.name, queries, regimes)
     outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}
