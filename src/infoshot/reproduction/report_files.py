@@ -59,7 +59,7 @@ _LATEX = {character: f"\\{character}" for character in "%&#_{}$"} | {
 }
 
 
-def find(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> Findings:
+def collect_findings(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> Findings:
     """Check the findings of the paper on each feature file, except those of the domain shift."""
     times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
     return {
