@@ -70,24 +70,29 @@ def no_work(monkeypatch):
     monkeypatch.setattr(measurements, "score_cell", fail)
 
 
-@pytest.fixture(scope="module")
-def features(tmp_path_factory):
-    """Random features without a base mean: enough classes for Table 3, and quick to solve."""
-    path = tmp_path_factory.mktemp("features") / "random.safetensors"
+@pytest.fixture
+def features(tmp_path):
+    """Random features of 20 classes, quick to solve, without a base mean."""
+    return _write_random(tmp_path / "random.safetensors")
+
+
+def _write_random(path, base_mean=None):
     rows = torch.rand(20 * 22, 8, generator=torch.Generator().manual_seed(0)) + 0.1
-    write_features(path, FeatureTable(rows, torch.arange(20).repeat_interleave(22)))
+    write_features(path, FeatureTable(rows, torch.arange(20).repeat_interleave(22), base_mean))
     return path
 
 
 def _line(folder, label):
     text = (folder / "tables.md").read_text()
-    (line,) = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
+    line = next(line for line in text.splitlines() if line.startswith(f"| {label} |"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_a_solver_of_the_user_is_a_row_beside_the_published_ones(own, tmp_path):
     names = ["own_methods:NearestMean", "own_methods:CENTRED"]
-    result = reproduce(tmp_path / "r", only=["table1", "table3"], methods=names, **SMALL)
+    features = _write_random(tmp_path / "random.safetensors", torch.full((8,), 0.3))
+    more = {"features": features, "dataset": "mini-imagenet", "backbone": "resnet18", **SMALL}
+    result = reproduce(tmp_path / "r", only=["table1", "table3"], methods=names, **more)
     added = list(dict.fromkeys(row.method for row in result.rows if row.ways == 5))[-2:]
     by_cell = {(row.method, row.ways, row.shots): row for row in result.rows}
     # A nearest class mean is what "prototype" is, and the centred one what "simpleshot" is.
@@ -99,6 +104,7 @@ def test_a_solver_of_the_user_is_a_row_beside_the_published_ones(own, tmp_path):
     assert (label, assumes, tasks) == (added[0], "nothing", "20")
     assert one == _line(result.folder, "Prototype")[3]
     assert published == difference == ""
+    assert _line(result.folder, "TIM-ADM")[4] == "73.6"
     assert f"{added[0]} 20-way" in result.report.read_text()
 
 

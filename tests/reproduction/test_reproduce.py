@@ -72,6 +72,11 @@ def test_page_holds_everything(report):
     page = (report / "report.html").read_text()
     for part in ("Table 1", "Table 4", "TIM-ADM {W}: CE-H(Y)", "Environment", "published"):
         assert part in page
+    counts = re.search(
+        r"(\d+) findings of the paper were checked on these features \((.*?)\)", page
+    )
+    assert counts[1] == "12"  # neither the whole network nor times
+    assert sum(map(int, re.findall(r"\d+", counts[2]))) == 12
     assert "http" not in re.sub(r"http-equiv", "", page)
 
 

@@ -31,7 +31,7 @@ from infoshot.reproduction.report_cells import (
     plan_cells,
     read_sources,
 )
-from infoshot.reproduction.report_files import find, write_report
+from infoshot.reproduction.report_files import collect_findings, write_report
 from infoshot.reproduction.whole_network import Network, open_network
 from infoshot.solvers import Method, Solver, resolve_method
 
@@ -113,7 +113,8 @@ def reproduce(
         Names of experiments: ``table1`` to ``table5``, ``figure1``; default: all.
     methods
         More methods for Tables 1 to 3: names, ``package.module:Name``, ``Method`` or ``Solver``
-        objects.
+        objects. Stored results of your own solver are reused until the file that defines it
+        changes.
     tasks
         Tasks per number.
     gradient_tasks
@@ -203,7 +204,7 @@ def _compute(
         add_run_times(plan, store, first_table, network, bar)
     if "figure1" in plan.experiments:
         add_convergence(plan, store, first_table, network, bar)
-    findings = find(plan, planned, store)
+    findings = collect_findings(plan, planned, store)
     write_report(plan, planned, store, findings)
     keys = dict.fromkeys(item.key for item in planned if not item.not_run)
     return Reproduction(

@@ -59,7 +59,7 @@ _LATEX = {character: f"\\{character}" for character in "%&#_{}$"} | {
 }
 
 
-def find(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> Findings:
+def collect_findings(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> Findings:
     """Check the findings of the paper on each feature file, except those of the domain shift."""
     times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
     return {
@@ -285,15 +285,11 @@ def _summary(findings: Findings) -> Section:
 
 def _count(found: Sequence[Finding]) -> str:
     """Return a sentence with the number of findings per verdict."""
-    counts = {name: sum(item.verdict == name for item in found) for name in (HOLDS, FAILS)}
-    undecided = sum(item.verdict == UNDECIDED for item in found)
-    run = len(found) - sum(item.verdict == NOT_RUN for item in found)
-    if not run:
+    verdicts = [item.verdict for item in found if item.verdict != NOT_RUN]
+    if not verdicts:
         return "None of the paper's findings was checked."
-    return (
-        f"Of the {run} findings of the paper that were checked, {counts[HOLDS]} hold on these "
-        f"features, {counts[FAILS]} do not hold, and {undecided} need more tasks to decide."
-    )
+    counts = ", ".join(f"{name}: {verdicts.count(name)}" for name in (HOLDS, FAILS, UNDECIDED))
+    return f"{len(verdicts)} findings of the paper were checked on these features ({counts})."
 
 
 def _section(name: str, tables: Sequence[Table], store: Store, figure: Picture | None) -> Section:
