@@ -7,13 +7,13 @@ import sys
 
 import pytest
 import torch
+from infoshot.features.encode import digest_files, encode_files
 from safetensors import safe_open
 from safetensors.torch import load_file
 
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import open_checkpoint, save_checkpoint
 from infoshot.features import read_features
-from infoshot.features.encode import digest_files, encode_files
 from infoshot.features.extract import Extraction
 from infoshot.images.folders import find_photos
 from infoshot.shards import find_shards

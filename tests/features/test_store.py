@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from infoshot.features.store import FeatureStore
 
 ENCODER = {"backbone": "conv4", "weights_sha256": "0" * 64}

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from infoshot.features.encode import digest_files, encode_files
+from infoshot.features.store import FeatureStore
 from PIL import Image
 
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import Checkpoint
-from infoshot.features.encode import digest_files, encode_files
 from infoshot.features.extract import Extraction
-from infoshot.features.store import FeatureStore
 from infoshot.images.folders import find_photos
 
 pytestmark = pytest.mark.gpu

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from infoshot import DataError
-from infoshot.images.decoding import ArrayLocation, ImageRecord
-from infoshot.images.decoding import decode_workers, map_images
+from infoshot.images.decoding import ArrayLocation, ImageRecord, decode_workers, map_images
 
 MANY = 2500  # enough for processes
 

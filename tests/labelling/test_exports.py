@@ -11,13 +11,13 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from infoshot.labelling.photo import PhotoLabel
 
 from infoshot import DataError
 from infoshot.core.atomic import sole_writer
 from infoshot.labelling.exports import EXPORTS
 from infoshot.labelling.exports.export_folder import MARKER, put
 from infoshot.labelling.exports.names import Names
-from infoshot.labelling.photo import PhotoLabel
 
 SCHEMAS = Path(__file__).parent / "schemas"
 ODD_CLASSES = [

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from infoshot.features.encode import Encoded
+from infoshot.labelling.warn import warnings_of
+
 from infoshot.images.folders import Found
 from infoshot.labelling.decide import Example, Request, label_photos
 from infoshot.labelling.suggest import worth_labelling
-from infoshot.labelling.warn import warnings_of
 
 CLASSES = ("cat", "dog", "eel", "fox")
 REQUEST = Request(

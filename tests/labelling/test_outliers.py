@@ -1,7 +1,6 @@
 import torch
-from torch.nn.functional import normalize
-
 from infoshot.labelling.outliers import class_centres, cut_off, strangeness
+from torch.nn.functional import normalize
 
 
 def drawn(classes, generator, noise=0.6):

@@ -8,13 +8,11 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
 from torch import nn
 
 from infoshot import DataError, InvalidArgumentError, Prototype, ShapeError, solve
-from infoshot.backbones import Backbone, InputSpec, make_backbone
-from infoshot.backbones.checkpoints import Checkpoint
+from infoshot.backbones import Backbone, Encoder, InputSpec, make_backbone
 from infoshot.features import unit_length
-from infoshot.features.extract import Extraction, extract_features, feature_table
+from infoshot.features.extract import Extraction, extract_split
 from infoshot.images import open_dataset
 from infoshot.images.in_memory import stored_crops
-from infoshot.images.transforms import network_input
 from infoshot.metrics import accuracy
 from infoshot.reproduction.finetune import FineTuner, FineTuning
 from infoshot.tasks import TaskSpec, sample_tasks
@@ -74,10 +72,7 @@ def slowly(backbone, task, setting):
     """Fine-tune as the module describes it, in plain PyTorch."""
     network, spec = copy.deepcopy(backbone).eval(), backbone.input_spec
     dtype = next(network.parameters()).dtype
-    x_s, x_q = (
-        network_input(x.float() / 255, spec.mean, spec.std).to(dtype)
-        for x in (task.x_sup, task.x_qry)
-    )
+    x_s, x_q = (spec.normalise(x.float() / 255).to(dtype) for x in (task.x_sup, task.x_qry))
     with torch.no_grad():
         z_s = F.normalize(network(x_s))
         w = torch.stack([z_s[task.y_sup == k].mean(0) for k in range(task.n_way)])
@@ -121,9 +116,10 @@ def test_published_step_size_in_float32(backbone, task):
 
 
 def test_zero_steps_give_the_prototype_on_extracted_features(backbone, crops, split):
-    checkpoint = Checkpoint("conv4", copy.deepcopy(backbone), "")
-    features = unit_length(extract_features(split, checkpoint, HOW))
-    tasks, query_labels = sample_tasks(feature_table(split, features, {}), SPEC, n_tasks=3)
+    checkpoint = Encoder("conv4", copy.deepcopy(backbone), "")
+    extracted = extract_split("folder", split, checkpoint, HOW)
+    table = dataclasses.replace(extracted, features=unit_length(extracted.features))
+    tasks, query_labels = sample_tasks(table, SPEC, n_tasks=3)
     expected = solve(Prototype(), tasks).probabilities
     for i, (task, y_qry) in enumerate(image_tasks(crops, split, SPEC, range(3))):
         assert torch.equal(task.y_sup, tasks.y_sup[i])

@@ -10,7 +10,7 @@ from infoshot.backbones import InputSpec
 from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.images import open_dataset
 from infoshot.images.in_memory import StoredImages, stored_images
-from infoshot.images.transforms import augment, draw_augmentation, network_input
+from infoshot.images.transforms import augment, draw_augmentation
 from infoshot.training import TrainConfig
 from infoshot.training.batches import Batches
 from infoshot.training.training_images import TrainingImages
@@ -60,7 +60,7 @@ def test_images_of_a_batch_are_augmented_independently():
         for row, number in zip(x, y, strict=True):
             index = number.view(1)
             what = draw_augmentation(3, 4, index, images.train.sizes[index])
-            alone = network_input(augment(images.train.images[index], what, 8), SPEC.mean, SPEC.std)
+            alone = SPEC.normalise(augment(images.train.images[index], what, 8))
             torch.testing.assert_close(row, alone[0])
 
 
@@ -155,5 +155,5 @@ def test_batches_use_the_augmentation_settings():
     images = _images(size=8)
     settings = {"crop_area": 1.0, "crop_aspect": (1.0, 1.0), "jitter": 0, "flip": False}
     for x, y in _batches(images, **settings).epoch(0):
-        whole = network_input(images.train.images[y].float() / 255, SPEC.mean, SPEC.std)
+        whole = SPEC.normalise(images.train.images[y].float() / 255)
         torch.testing.assert_close(x, whole, atol=1e-5, rtol=0)

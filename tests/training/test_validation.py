@@ -4,7 +4,6 @@ import torch
 from infoshot.backbones import make_backbone
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import SINGLE_PROCESS
-from infoshot.images.transforms import network_input
 from infoshot.tasks.sampler import TaskSampler, TaskSpec
 from infoshot.training import make_validation
 
@@ -27,7 +26,7 @@ def test_accuracy_is_that_of_the_most_similar_example(network):
     network.eval()
     spec = network.input_spec
     with torch.no_grad():
-        features = network(network_input(validation.crops.float() / 255, spec.mean, spec.std))
+        features = network(spec.normalise(validation.crops.float() / 255))
     sampler = TaskSampler(FeatureTable(features, labels), TaskSpec(seed=7))
     right = []
     for task in range(30):

@@ -61,34 +61,6 @@ def resolve_variants(
     return variants
 
 
-<<<<<<< HEAD
-=======
-def parse_setting(text: str) -> tuple[str, Any]:
-    """Split ``field=value`` and convert the value.
-
-    Values are JSON, or ``True``, ``False``, ``None``, or a list without brackets; anything else is
-    text.
-
-    Examples
-    --------
-    >>> parse_setting("temperature=10"), parse_setting("class_prior=0.7,0.3")
-    (('temperature', 10), ('class_prior', [0.7, 0.3]))
-    """
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not name.rpartition(".")[2]:
-        raise InvalidArgumentError(
-            f"a setting must look like temperature=10 or tim-adm.n_steps=50; got '{text}'."
-        )
-    words = {"True": "true", "False": "false", "None": "null"}
-    for attempt in (words.get(value, value), f"[{value}]"):
-        try:
-            return name, json.loads(attempt)
-        except json.JSONDecodeError:
-            continue
-    return name, value
-
-
->>>>>>> wt-bench
 def expand(methods: MethodSpec | Sequence[MethodSpec]) -> list[MethodSpec]:
     """List the entries: text is split at commas, and ``all`` is replaced by the methods."""
     expanded: list[MethodSpec] = []

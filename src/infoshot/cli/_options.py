@@ -61,7 +61,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     try:
         return dict(parse_setting(text) for text in texts)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"--set{str(error).removeprefix('settings')}") from error
+        raise InvalidArgumentError(f"--set: {error}") from error
 
 
 def parse_prior(given: str) -> dict[str, float]:

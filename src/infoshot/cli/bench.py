@@ -87,7 +87,6 @@ def bench(
     check_outputs([path], [json, accuracies, csv, latex])
     regimes = [part.strip() for text in regime or ["balanced"] for part in text.split(",")]
     result = run_bench(
-<<<<<<< HEAD
         path,
         methods,
         ways=parse_numbers("--ways", ways),
@@ -101,14 +100,9 @@ def bench(
         device=device,
         dtype=dtype,
         threads=threads,
-=======
-        path, methods, ways=numbers("--ways", ways), shots=numbers("--shots", shots),
-        queries=queries, tasks=tasks, regimes=regimes, seed=seed, against=against,
-        settings=dict(map(parse_setting, settings or [])), device=device, dtype=dtype,
-        threads=threads, progress=True,
->>>>>>> wt-bench
         on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies),
-    )  # fmt: skip
+        progress=True,
+    )
     result.write(csv=csv, latex=latex)
     _print(result, path.name, queries, regimes)
     outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}

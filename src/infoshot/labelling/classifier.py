@@ -28,7 +28,7 @@ from infoshot.solvers import Method, resolve_method
 SHARE_INSIDE = 0.95
 _ENOUGH_EXAMPLES = 10
 _FAR = 2.5  # without enough examples: cut-off in units of the distance from median to 90 %
-_FORMAT = "infoshot.label.classifier/2"
+_FORMAT, _OLD_FORMAT = "infoshot.label.classifier/2", "infoshot.label.classifier/1"
 _KIND = "classifier"
 
 
@@ -100,7 +100,10 @@ def load_classifier(path: Path) -> Classifier:
     if path.is_dir():
         path = path / "classifier.safetensors"
     tensors, facts = read_tensor_file(path, kind=_KIND)
-    if facts.pop("format", None) != _FORMAT:
+    version = facts.pop("format", None)
+    if version == _OLD_FORMAT and "farthest" in facts:
+        facts["outlier_cutoff"] = facts.pop("farthest")
+    elif version != _FORMAT:
         raise DataError(f"{path}: written by another version of InfoShot; label the images again.")
     try:
         classes = tuple(facts.pop("classes"))

@@ -261,16 +261,7 @@ _ALL = (
 METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
 
 
-<<<<<<< HEAD
 ENTRY_POINTS = "infoshot.methods"  # group of the entry points that installed packages register
-=======
-def resolve_method(spec: "str | Method | Solver[Any]") -> Method:
-    """Return the method that a name, a method or a solver stands for."""
-    if isinstance(spec, Solver):
-        words = re.sub(r"(?<!^)(?=[A-Z])", "-", type(spec).__name__).lower()
-        return Method(name=words, solver=spec, summary="", cost="")
-    return spec if isinstance(spec, Method) else method_by_name(spec)
->>>>>>> wt-bench
 
 
 def method_by_name(name: str) -> Method:
