@@ -206,7 +206,7 @@ def test_methods_lists_assumptions(tmp_path):
     assert entries["pt-map"]["assumes"] == ["class-counts"]
     assert entries["simpleshot"]["assumes"] == ["base-mean"]
     assert entries["tim-auto"]["assumes"] == []
-    assert "is given how many queries each class has" in " ".join(result.output.split())
+    assert "the number of queries of each class is known" in " ".join(result.output.split())
     assert entries["tim-gd"]["settings"]["learning_rate"] == 1e-4
 
 
