@@ -1,7 +1,8 @@
-"""What the package is compared with: the paper's updates written down as they stand, batched.
+"""The baseline of the speed measurements: a direct, batched implementation of the paper's updates.
 
-Features in rows, probabilities as ``(task, n, class)``, every sum over samples a product with the
-features, TIM-GD through autograd and ``torch.optim.Adam``: how the method is usually implemented.
+The method is usually implemented like this: features in rows, probabilities as
+``(task, n, class)``, sums over samples as products with the features, TIM-GD with autograd and
+``torch.optim.Adam``.
 """
 
 import torch
@@ -37,7 +38,7 @@ def tim_adm(tasks, n_steps=150):
 
 
 def tim_gd(tasks, n_steps=1000):
-    """Gradient descent through autograd."""
+    """Gradient descent with autograd."""
     y, w = _start(tasks.z_sup, tasks.y_sup, tasks.n_way)
     w.requires_grad_()
     adam = torch.optim.Adam([w], lr=1e-4)
@@ -57,7 +58,7 @@ def tim_gd(tasks, n_steps=1000):
 
 
 def alpha_tim(tasks, n_steps=1000, a=7.0):
-    """Gradient descent with Tsallis entropies through autograd."""
+    """Gradient descent with Tsallis entropies and autograd."""
     y, w = _start(tasks.z_sup, tasks.y_sup, tasks.n_way)
     w.requires_grad_()
     adam = torch.optim.Adam([w], lr=1e-4)

@@ -1,4 +1,4 @@
-"""Other methods against easyfsl's and against autograd, one thread: ``make perf``."""
+"""Speed of other methods against easyfsl and autograd, on one thread: ``make perf``."""
 
 import dataclasses
 
@@ -15,9 +15,9 @@ from perf import literal, peers
 
 @pytest.fixture(scope="module")
 def real():
-    """64 tasks of real features, which are not negative: 5-way 5-shot, 15 queries, d = 512.
+    """64 tasks of real, non-negative features: 5-way 5-shot, 15 queries, d = 512.
 
-    Made-up features are nearly alike after PT-MAP's square roots: Sinkhorn's rounds end at once.
+    Synthetic features are nearly equal after PT-MAP's square roots, so Sinkhorn converges at once.
     """
     table = read_features(default_features_path())
     unit = dataclasses.replace(table, features=prepare(table, "l2"))
@@ -30,7 +30,7 @@ def _seconds(benchmark, n_tasks, work, rounds):
 
 
 OURS: dict[str, float] = {}
-PEERS = {  # method: theirs, tasks to time it on, least ratio
+PEERS = {  # method: name in easyfsl, tasks to time it on, smallest accepted ratio
     "simpleshot": ("SimpleShot", 32, 1),
     "bd-cspn": ("BDCSPN", 32, 1),
     "laplacianshot": ("LaplacianShot", 32, 1),

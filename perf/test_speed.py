@@ -1,4 +1,4 @@
-"""Ratios within one run, one thread: ``make perf``. Nothing here is a gate of the tests."""
+"""Speed as ratios within one run, on one thread: ``make perf``. The tests do not depend on it."""
 
 import pytest
 import torch

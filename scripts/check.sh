@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The one gate: the same by hand, in the hook and in CI. Stops at the first failure and says how to repeat it.
+# All checks, also in CI: format, lint, spelling, import direction, types, tests (which include the Triton
+# kernels in Triton's interpreter). Stops at the first failure and prints the command that failed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export PATH="$PWD/.venv/bin:$PATH"

@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,8 +12,16 @@ from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from infoshot import DataError, InvalidArgumentError, TaskBatch, TimAdm, TIMClassifier, solve
-from infoshot.solvers import METHODS
+from infoshot import (
+    DataError,
+    InvalidArgumentError,
+    Prototype,
+    TaskBatch,
+    TimAdm,
+    TIMClassifier,
+    solve,
+)
+from infoshot.solvers import METHODS, Method, Solver, resolve_method
 
 EXPECTED_FAILURES = {
     # Its labels are -1 and 1, and -1 means unlabelled here, as in sklearn.semi_supervised.
@@ -46,13 +55,13 @@ def test_labels_digits_better_than_prototypes(digits):
     unlabelled = y == -1
     transduced = accuracy_score(truth[unlabelled], tim.transduction_[unlabelled])
     assert transduced > accuracy_score(truth[unlabelled], prototype.predict(X[unlabelled])) + 0.02
-    # The learned weights give new samples what the transduction gave the same samples.
+    # New samples get the same probabilities as the same samples in the transduction.
     np.testing.assert_allclose(
         tim.predict_proba(X[unlabelled]), tim.label_distributions_[unlabelled], atol=1e-9
     )
 
 
-def test_is_the_solver_on_normalised_rows(digits):
+def test_equals_the_solver_on_normalised_rows(digits):
     X, y, _ = digits
     z = torch.from_numpy(X / np.linalg.norm(X, axis=1, keepdims=True))
     sup, qry = z[y >= 0][None], z[y < 0][None]
@@ -73,7 +82,7 @@ def test_labelled_rows_keep_their_label(digits):
     np.testing.assert_allclose(fitted.label_distributions_.sum(1), 1)
 
 
-def test_without_unlabelled_rows_it_is_the_nearest_prototype(digits):
+def test_without_unlabelled_rows_it_equals_the_nearest_prototype(digits):
     X, y, _ = digits
     known = y >= 0
     z = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -96,7 +105,7 @@ def test_string_labels_take_none_as_unlabelled(digits):
     assert TIMClassifier().fit(X.tolist(), list(names)).transduction_[0] == "digit 0"
 
 
-def test_class_prior_moves_the_balance(digits):
+def test_class_prior_changes_the_class_proportions(digits):
     X, y, _ = digits
     few = np.isin(y, [0, 1]) | (y == -1)
     uniform = TIMClassifier(method="tim-adm").fit(X[few], y[few])
@@ -104,7 +113,7 @@ def test_class_prior_moves_the_balance(digits):
     assert (skewed.transduction_ == 0).sum() > (uniform.transduction_ == 0).sum() + 100
 
 
-def test_few_unlabelled_rows_are_warned_about(digits):
+def test_few_unlabelled_rows_give_a_warning(digits):
     X, y, _ = digits
     known = np.flatnonzero(y >= 0)
     rows = np.concatenate([known, np.flatnonzero(y < 0)[:29]])
@@ -114,9 +123,11 @@ def test_few_unlabelled_rows_are_warned_about(digits):
     assert TIMClassifier().fit(X[few], y[few]).note_.startswith("10 queries for 10 classes are too")
 
 
-def test_running_out_of_steps_is_warned_about(digits):
+def test_running_out_of_steps_gives_a_warning(digits):
     X, y, _ = digits
-    with pytest.warns(ConvergenceWarning, match=r"tim-adm ran all 4 steps without reaching"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"tim-adm did not reach the tolerance 1e-09 in 4 steps"
+    ):
         fitted = TIMClassifier(method="tim-adm", n_steps=4, tolerance=1e-9).fit(X, y)
     assert fitted.n_iter_ == 4
     quick = TIMClassifier(method="tim-adm", n_steps=500, tolerance=0.05).fit(X, y)
@@ -138,7 +149,7 @@ def test_zero_rows_stay_zero_with_a_warning(digits):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "strings"])
-def test_saved_and_loaded_it_says_the_same(digits, kind, tmp_path):
+def test_saving_and_loading_keeps_the_predictions(digits, kind, tmp_path):
     X, y, _ = digits
     if kind == "strings":
         y = np.array([str(label) if label >= 0 else None for label in y], dtype=object)
@@ -155,17 +166,17 @@ def test_saved_and_loaded_it_says_the_same(digits, kind, tmp_path):
         assert other.n_features_in_ == 64
 
 
-def test_loading_something_else_is_refused(tmp_path, embedded):
+def test_loading_another_file_is_refused(tmp_path, embedded):
     path = tmp_path / "x.safetensors"
     with pytest.raises(DataError, match="there is no such file"):
         TIMClassifier.load(path)
     path.write_bytes(b"not safetensors at all")
-    with pytest.raises(DataError, match="truncated, damaged or of another format"):
+    with pytest.raises(DataError, match="damaged, or not a TIMClassifier file"):
         TIMClassifier.load(path)
     from infoshot.features import write_features
 
     write_features(path, embedded)
-    with pytest.raises(DataError, match="does not hold a saved TIMClassifier"):
+    with pytest.raises(DataError, match="damaged, or not a TIMClassifier file"):
         TIMClassifier.load(path)
 
 
@@ -177,9 +188,9 @@ def test_saving_before_fitting_is_refused(tmp_path):
 BAD = {
     "one class": ({}, [0, 0, -1, -1], "at least two classes; got 1 class "),
     "all unlabelled": ({}, [-1, -1, -1, -1], "at least two classes; got 0 classes"),
-    "no method": ({"method": None}, [0, 1, -1, -1], "method must be a name; got None"),
+    "no method": ({"method": None}, [0, 1, -1, -1], "method must be a name, a Method, a Solver instance or a Solver class; got None"),
     "unknown method": ({"method": "tim"}, [0, 1, -1, -1], "Unknown method 'tim'"),
-    "method without weights": ({"method": "pt-map"}, [0, 1, -1, -1], "method 'pt-map' answers for its queries only"),
+    "method without weights": ({"method": "pt-map"}, [0, 1, -1, -1], "method 'pt-map' classifies its queries only"),
     "setting of another method": ({"class_prior": [1, 1]}, [0, 1, -1, -1], "class_prior is not a setting of the method 'tim-auto'; these have it:"),
     "no steps": ({"n_steps": 0}, [0, 1, -1, -1], "n_steps must be a whole number of at least 1"),
     "negative temperature": ({"temperature": -1.0}, [0, 1, 0, 1], "temperature must be a finite number above 0"),
@@ -219,12 +230,14 @@ def test_lists_of_text_keep_their_markers(digits, marker):
 
 @pytest.mark.parametrize("marker", ["-1", "nan", "None", ""])
 @pytest.mark.parametrize("container", [np.array, list])
-def test_markers_that_became_text_are_refused(marker, container):
-    with pytest.raises(InvalidArgumentError, match=rf"y holds the text '{marker}'; mark the"):
+def test_markers_converted_to_text_are_refused(marker, container):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"y holds the text '{marker}'; mark unlabelled"
+    ):
         TIMClassifier().fit(np.eye(4), container(["a", "b", marker, marker]))
 
 
-def test_prototype_method_looks_at_every_row_by_itself(digits):
+def test_prototype_method_classifies_every_row_independently(digits):
     X, y, _ = digits
     known = np.flatnonzero(y >= 0)
     rows = np.concatenate([known, [700]])
@@ -235,11 +248,11 @@ def test_prototype_method_looks_at_every_row_by_itself(digits):
     np.testing.assert_allclose(alone.label_distributions_[-1], together.label_distributions_[700])
 
 
-def test_overflow_is_refused_not_called_class_zero(digits):
+def test_overflow_is_refused(digits):
     X, y, _ = digits
     with pytest.raises(InvalidArgumentError, match="so large that their squares overflow"):
         TIMClassifier(normalize=False).fit(X * 1e200, y)
-    # Scaled to unit length such values do no harm.
+    # Scaled to unit length, such values work.
     huge = TIMClassifier().fit(X * 1e200, y)
     assert (huge.transduction_ == TIMClassifier().fit(X, y).transduction_).all()
 
@@ -290,7 +303,7 @@ def test_every_method_that_leaves_class_weights_can_be_chosen(digits, method, tm
     assert loaded.note_ == fitted.note_
 
 
-def test_default_is_safe_where_one_class_is_most_of_the_pile(digits):
+def test_default_method_works_if_all_unlabelled_rows_are_of_one_class(digits):
     X, y, truth = digits
     rows = np.flatnonzero((y >= 0) | np.isin(truth, [3]))  # every unlabelled digit is a three
     unlabelled = y[rows] == -1
@@ -302,4 +315,72 @@ def test_default_is_safe_where_one_class_is_most_of_the_pile(digits):
     auto, note = share_of_threes("tim-auto")
     assert auto > share_of_threes("prototype")[0]
     assert share_of_threes("tim-adm")[0] < 0.3 < 0.8 < auto
-    assert "left to the queries" in note
+    assert "are estimated from the queries" in note
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "infoshot.solvers:TimAdm",
+        TimAdm,
+        TimAdm(),
+        Method(name="mine", solver=TimAdm(), assumes=("balance",)),
+        resolve_method("tim-adm"),
+    ],
+    ids=["reference", "class", "instance", "method", "registered"],
+)
+def test_a_method_can_be_given_as_an_object(digits, method, tmp_path):
+    X, y, _ = digits
+    expected = TIMClassifier(method="tim-adm", n_steps=20).fit(X, y)
+    fitted = clone(TIMClassifier(method=method)).set_params(n_steps=20).fit(X, y)
+    np.testing.assert_array_equal(fitted.label_distributions_, expected.label_distributions_)
+    assert fitted.get_params()["method"] == method
+    fitted.save(tmp_path / "clf")
+    for other in (TIMClassifier.load(tmp_path / "clf"), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(other.predict_proba(X), expected.predict_proba(X))
+        assert clone(other).fit(X, y).n_iter_ == 20
+
+
+def test_settings_of_a_solver_object_survive_saving(digits, tmp_path):
+    X, y, _ = digits
+    solver = TimAdm(n_steps=15, class_prior=(1,) * 10, form="feature")
+    TIMClassifier(method=solver).fit(X, y).save(tmp_path / "clf")
+    loaded = TIMClassifier.load(tmp_path / "clf").method
+    assert loaded.name == "tim-adm"
+    assert loaded.solver == TimAdm(n_steps=15, class_prior=[1] * 10, form="feature")
+
+
+def test_methods_are_searched_like_any_parameter(digits):
+    X, y, _ = digits
+    known = y >= 0
+    grid = {"method": ["prototype", Prototype(shrinkage=5.0), Prototype(shrinkage=1e6)]}
+    search = GridSearchCV(TIMClassifier(), grid, cv=2).fit(X[known], y[known])
+    assert search.best_params_["method"] in grid["method"][:2]
+
+
+def test_a_solver_that_cannot_be_imported_again_is_not_saved(digits, tmp_path):
+    @dataclass(frozen=True, kw_only=True)
+    class Local(Solver):
+        def init(self, task):
+            return Prototype().init(task)
+
+        def prototypes(self, task, state):
+            return state.weights
+
+    X, y, _ = digits
+    fitted = TIMClassifier(method=Local()).fit(X, y)
+    assert fitted.temperature_ == 1.0
+    with pytest.raises(InvalidArgumentError, match=r"'local' cannot be saved: Local cannot be imp"):
+        fitted.save(tmp_path / "clf")
+
+
+def test_a_method_with_another_preparation_needs_prepared_rows(digits):
+    X, y, _ = digits
+    method = Method(name="mine", solver=Prototype(), preparation="power-l2")
+    with pytest.raises(InvalidArgumentError, match=r"prepare X and pass normalize=False"):
+        TIMClassifier(method=method).fit(X, y)
+    roots = np.sqrt(X) / np.linalg.norm(np.sqrt(X), axis=1, keepdims=True)
+    by_hand = TIMClassifier(method=method, normalize=False).fit(roots, y)
+    np.testing.assert_allclose(
+        by_hand.prototypes_, TIMClassifier(method="prototype").fit(np.sqrt(X), y).prototypes_
+    )

@@ -1,6 +1,6 @@
-"""``TIMClassifier``: the scikit-learn face of TIM. NumPy in, NumPy out."""
+"""``TIMClassifier``: the methods as a scikit-learn estimator. NumPy in, NumPy out."""
 
-import json
+import dataclasses
 import os
 import warnings
 from collections.abc import Sequence
@@ -10,8 +10,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,47 +20,58 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from infoshot.core.atomic import write_atomically
-from infoshot.core.checks import few_queries, numeric_tensor, one_of, unknown_name
-from infoshot.core.errors import DataError, InvalidArgumentError, NonFiniteWarning
+from infoshot.core.checks import few_queries, numeric_tensor, one_of
+from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning
+from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
 from infoshot.core.types import Status, TaskBatch
 from infoshot.features import unit_length
-from infoshot.solvers import METHODS, Prototype, Solver, solve
+from infoshot.solvers import (
+    METHODS,
+    Method,
+    Prototype,
+    Solver,
+    method_facts,
+    method_from_facts,
+    resolve_method,
+    solve,
+)
 
 Array = NDArray[Any]
-_FORMAT = "infoshot.TIMClassifier/2"
+_KIND = "TIMClassifier"
 
 
 class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classify many unlabelled samples from a few labelled ones, all of them together.
+    """Classify many unlabelled samples from a few labelled ones.
 
-    Rows of ``X`` whose label is -1 (or ``None`` among string labels) are unlabelled. ``fit`` finds
-    class weights that classify the labelled rows rightly and the unlabelled ones confidently; how
-    frequent the classes are among these it decides from the features, unless another method is
-    chosen. Without unlabelled rows it is the nearest class mean (shrunken with ``tim-auto``).
+    Rows of ``X`` whose label is -1 (or ``None`` among string labels) are unlabelled. ``fit`` uses
+    labelled and unlabelled rows together to find class weights that classify the labelled rows
+    correctly and the unlabelled rows confidently. The default method estimates the class balance of
+    the unlabelled rows from the features. Without unlabelled rows the classifier is the nearest
+    class mean (shrunken with ``tim-auto``).
 
-    Every parameter but ``method`` and ``normalize`` is a setting of the method: ``None`` leaves the
-    method's own default, a value for a setting that the method does not have is an error.
+    Every parameter except ``method`` and ``normalize`` is a setting of the method: ``None`` keeps
+    the default of the method; a value for a setting that the method does not have is an error.
 
     Parameters
     ----------
     method
-        ``"tim-auto"`` (for any class balance), ``"tim-adm"`` (expects equally frequent
-        classes, or ``class_prior``), ``"prototype"`` (looks at every sample by itself), or any
-        other method of ``infoshot methods`` that classifies new samples.
+        A name: ``"tim-auto"`` (any class balance), ``"tim-adm"`` (expects equally frequent classes,
+        or ``class_prior``), ``"prototype"`` (classifies every sample independently), or any other
+        method that classifies new samples. Also ``"package.module:Name"``, a ``Method``, a
+        ``Solver`` instance or a ``Solver`` class, see ``infoshot.solvers.resolve_method``.
     temperature
         Factor on similarities in the posterior; larger is sharper.
     cross_entropy_weight, marginal_entropy_weight, conditional_entropy_weight
         Weights of the three terms of TIM's objective.
     class_prior
-        Expected share of each class among the unlabelled rows, in the order of ``classes_``; for
-        tim-adm and tim-gd. ``None``: all equal.
+        Expected proportion of each class among the unlabelled rows, in the order of ``classes_``;
+        for tim-adm and tim-gd. ``None``: all equal.
     n_steps
-        Most steps.
+        Largest number of steps.
     learning_rate
-        Step size of the methods that descend on a gradient.
+        Step size of the methods that use gradient descent.
     tolerance
-        Stop once no probability moved by more than this in a step. ``None``: run all steps.
+        Stop once no probability changes by more than this in a step. ``None``: run all steps.
     normalize
         Scale every row to unit length first. An all-zero row stays zero, with a warning.
 
@@ -75,14 +84,14 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     label_distributions_ : ndarray of shape (n_samples, n_classes)
         Probabilities for every row of ``X``; labelled rows have all of it on their label.
     outlier_scores_ : ndarray of shape (n_samples,)
-        How little each unlabelled row belongs to any class, larger is stranger; NaN for labelled
-        rows.
+        How unlikely each unlabelled row belongs to any class, larger is less likely; NaN for
+        labelled rows.
     note_ : str
-        What the method decided about these rows and why, in words; empty if it says nothing.
+        What the method decided about these rows and why, as text; empty if it has no note.
     prototypes_ : ndarray of shape (n_classes, n_features)
-        The learned class weights, which ``predict`` uses for new samples. ``tim-auto`` also
-        looks at neighbours in ``fit``, so its ``transduction_`` can differ from what ``predict``
-        says of the same rows.
+        The learned class weights, which ``predict`` uses for new samples. ``tim-auto`` also uses
+        the neighbours of each row in ``fit``, so ``transduction_`` and ``predict`` can differ for
+        the same rows.
     temperature_ : float
         Factor on similarities in the probabilities of ``predict_proba``.
     n_iter_ : int
@@ -101,7 +110,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: str = "tim-auto",
+        method: str | Method | Solver[Any] | type[Solver[Any]] = "tim-auto",
         temperature: float | None = None,
         cross_entropy_weight: float | None = None,
         marginal_entropy_weight: float | None = None,
@@ -131,14 +140,23 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like of shape (n_samples, n_features)
             Features of all samples.
         y : array-like of shape (n_samples,)
-            Labels; -1, or ``None`` among strings, marks the unlabelled.
+            Labels; -1, or ``None`` among strings, marks an unlabelled row.
+
+        Returns
+        -------
+        The fitted classifier.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the method, a setting or the labels are not valid.
         """
         if y is None:
             raise InvalidArgumentError(
                 "TIMClassifier requires y to be passed, but the target y is None."
             )
         z = self._features(validate_data(self, X, dtype=[np.float64, np.float32]))
-        labels: Array = column_or_1d(_keeping_types(y), warn=True)
+        labels: Array = column_or_1d(_keep_types(y), warn=True)
         check_consistent_length(z, labels)
         unlabelled = _is_unlabelled(labels)
         known = labels[~unlabelled]
@@ -150,7 +168,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if n_way < 2:
             raise InvalidArgumentError(
                 "TIMClassifier needs labelled samples of at least two classes; got "
-                f"{n_way} class{'' if n_way == 1 else 'es'} (-1 and None mark the unlabelled)."
+                f"{n_way} class{'' if n_way == 1 else 'es'} (-1 and None mark unlabelled samples)."
             )
         self.label_distributions_ = np.zeros((len(z), n_way), dtype=z.dtype)
         self.label_distributions_[np.flatnonzero(~unlabelled), encoded] = 1
@@ -162,7 +180,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities of the classes for new samples, from the learned class weights.
+        """Probabilities of the classes for new samples, given the learned class weights.
 
         Returns
         -------
@@ -170,22 +188,33 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         features = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        w = numeric_tensor("prototypes_", self.prototypes_).unsqueeze(0)
+        # Cloned memory is aligned, so that a loaded classifier rounds as the original does.
+        w = numeric_tensor("prototypes_", self.prototypes_).unsqueeze(0).clone()
         z = numeric_tensor("X", self._features(features)).to(w).unsqueeze(0)
-        solver = self._solver().with_settings(temperature=self.temperature_)
+        solver = self._method().solver.at_temperature(self.temperature_)
         probabilities: Array = solver.classify(z, w)[0].exp().numpy()
         return probabilities
 
     def predict(self, X: ArrayLike) -> Array:
-        """Most probable class of new samples, from the learned class weights."""
+        """Most probable class of new samples, given the learned class weights."""
         probabilities = self.predict_proba(X)
         labels: Array = self.classes_[probabilities.argmax(1)]
         return labels
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted classifier as safetensors; :meth:`load` reads it back."""
+        """Write the fitted classifier as safetensors; :meth:`load` reads it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the method is an object whose class cannot be imported again.
+        """
         check_is_fitted(self)
-        fitted = {
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.method, str):
+            parameters["method"] = method_facts(resolve_method(self.method))
+        facts = {
+            "parameters": {name: _plain(value) for name, value in parameters.items()},
             "classes": self.classes_.tolist(),
             "classes_dtype": self.classes_.dtype.str,
             "n_iter": self.n_iter_,
@@ -193,57 +222,54 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "temperature": self.temperature_,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
-        tensors = {
-            "prototypes": np.ascontiguousarray(self.prototypes_),
-            "label_distributions": np.ascontiguousarray(self.label_distributions_),
-            "outlier_scores": np.ascontiguousarray(self.outlier_scores_),
+        fitted = {
+            "prototypes": self.prototypes_,
+            "label_distributions": self.label_distributions_,
+            "outlier_scores": self.outlier_scores_,
         }
-        metadata = {
-            "format": _FORMAT,
-            "parameters": json.dumps(self.get_params(), default=_plain),
-            "fitted": json.dumps(fitted),
-        }
-        write_atomically(path, save(tensors, metadata=metadata))
+        tensors = {name: torch.from_numpy(value) for name, value in fitted.items()}
+        write_tensor_file(Path(path), tensors, facts, kind=_KIND)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a classifier that :meth:`save` wrote."""
-        if not Path(path).is_file():
-            raise DataError(f"{path}: there is no such file.")
-        try:
-            with safe_open(path, framework="numpy") as file:
-                metadata = dict(file.metadata() or {})
-                if metadata.get("format") != _FORMAT or not {"fitted", "parameters"} <= set(
-                    metadata
-                ):
-                    raise DataError(f"{path}: this file does not hold a saved TIMClassifier.")
-                prototypes = file.get_tensor("prototypes")
-                distributions = file.get_tensor("label_distributions")
-                scores = file.get_tensor("outlier_scores")
-        except SafetensorError as error:
-            raise DataError(
-                f"{path}: truncated, damaged or of another format ({error})."
-            ) from error
-        fitted = json.loads(metadata["fitted"])
-        classifier = cls(**json.loads(metadata["parameters"]))
-        classifier.prototypes_, classifier.n_iter_ = prototypes, fitted["n_iter"]
-        classifier.classes_ = np.array(fitted["classes"], dtype=fitted["classes_dtype"])
-        classifier.n_features_in_ = prototypes.shape[1]
-        if fitted["feature_names"]:
-            classifier.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
-        classifier.label_distributions_ = distributions
-        classifier.outlier_scores_, classifier.note_ = scores, fitted["note"]
-        classifier.temperature_ = fitted["temperature"]
-        classifier.transduction_ = classifier.classes_[distributions.argmax(1)]
+        """Read a classifier that :meth:`save` wrote.
+
+        A method that was passed as an object is loaded as a ``Method``.
+
+        Raises
+        ------
+        DataError
+            If the file is missing, damaged, or not a classifier.
+        InvalidArgumentError
+            If its method cannot be imported here.
+        """
+        tensors, facts = read_tensor_file(Path(path), kind=_KIND)
+        parameters = facts["parameters"]
+        if not isinstance(parameters["method"], str):
+            parameters["method"] = method_from_facts(parameters["method"])
+        classifier = cls(**parameters)
+        classifier._method()  # fails here, not in predict, if it cannot be imported
+        fitted = {name: tensor.clone().numpy() for name, tensor in tensors.items()}
+        classifier.prototypes_ = fitted["prototypes"]
+        classifier.label_distributions_ = fitted["label_distributions"]
+        classifier.outlier_scores_ = fitted["outlier_scores"]
+        classifier.n_iter_, classifier.note_ = facts["n_iter"], facts["note"]
+        classifier.temperature_ = facts["temperature"]
+        classifier.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
+        classifier.n_features_in_ = classifier.prototypes_.shape[1]
+        if facts["feature_names"]:
+            classifier.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+        best = classifier.label_distributions_.argmax(1)
+        classifier.transduction_ = classifier.classes_[best]
         return classifier
 
     def _solve(self, z_sup: Array, y_sup: Array, z_qry: Array, n_way: int) -> tuple[Array, Array]:
         """Find the class weights; return probabilities and outlier scores of the unlabelled."""
-        solver, n_qry = self._solver(), len(z_qry)
+        method, n_qry = self._method(), len(z_qry)
+        solver = method.solver
         solver.validate(n_way)
-        method = METHODS[self.method]
         if n_qry == 0:
-            z_qry = z_sup[:1]  # stands in for the missing queries
+            z_qry = z_sup[:1]  # a placeholder, since a task needs a query
         elif method.expects_balance and (warning := few_queries(n_qry, n_way)):
             warnings.warn(warning, UserWarning, stacklevel=3)
         tasks = TaskBatch(
@@ -253,7 +279,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             n_way,
         )
         if n_qry == 0 and method.transductive and solver.planned_steps(tasks) > 0:
-            solver = Prototype()  # where every such method starts from
+            solver = Prototype()
         with warnings.catch_warnings():
             warnings.simplefilter("error", NonFiniteWarning)
             try:
@@ -267,8 +293,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = int(solution.n_steps[0])
         if solver.tolerance is not None and solution.status[0] != Status.CONVERGED:
             warnings.warn(
-                f"{self.method} ran all {self.n_iter_} steps without reaching the tolerance "
-                f"{self.tolerance}; allow more steps or a larger tolerance.",
+                f"{method.name} did not reach the tolerance {solver.tolerance} in {self.n_iter_} "
+                "steps; raise n_steps or tolerance.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -279,45 +305,47 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             solution.outlier_scores[0, :n_qry].numpy(),
         )
 
-    def _solver(self) -> Solver[Any]:
-        """The solver with this estimator's parameters."""
-        allowed = [name for name, method in METHODS.items() if method.inductive]
-        if not isinstance(self.method, str):
-            raise InvalidArgumentError(f"method must be a name; got {self.method!r}.")
-        if self.method in METHODS and self.method not in allowed:
+    def _method(self) -> Method:
+        """Return the method with this estimator's parameters as settings."""
+        method = resolve_method(self.method)
+        allowed = [name for name, other in METHODS.items() if other.inductive]
+        if not method.inductive:
             raise InvalidArgumentError(
-                f"method '{self.method}' answers for its queries only, so it cannot be an "
-                f"estimator; use 'infoshot solve --method {self.method}', or one of: "
-                f"{', '.join(allowed)}."
+                f"method '{method.name}' classifies its queries only and leaves no class weights "
+                f"for new samples; pass the task to infoshot.solve instead, or use one of: "
+                f"{', '.join(allowed)}. A solver of your own sets inductive = True if its classify "
+                "method labels new samples."
             )
-        if self.method not in allowed:
-            raise InvalidArgumentError(unknown_name("method", self.method, allowed))
-        method = METHODS[self.method]
-        given = self.get_params(deep=False)
+        if self.normalize is True and method.preparation != "l2":
+            raise InvalidArgumentError(
+                f"method '{method.name}' needs the preparation '{method.preparation}', but "
+                "normalize=True scales rows to unit length only; prepare X and pass "
+                "normalize=False."
+            )
         settings = {
             name: value
-            for name, value in given.items()
+            for name, value in self.get_params(deep=False).items()
             if name not in ("method", "normalize") and value is not None
         }
         for name in settings:
             if name not in method.solver.settings():
                 having = [other for other in allowed if name in METHODS[other].solver.settings()]
                 raise InvalidArgumentError(
-                    f"{name} is not a setting of the method '{self.method}'; these have it: "
+                    f"{name} is not a setting of the method '{method.name}'; these have it: "
                     f"{', '.join(having)}."
                 )
-        return method.solver.with_settings(**settings)
+        return dataclasses.replace(method, solver=method.solver.with_settings(**settings))
 
     def _features(self, X: Array) -> Array:
-        """Rows as the solver takes them; rows without a direction stay zero."""
+        """Rows scaled to unit length if asked for; all-zero rows stay zero."""
         one_of("normalize", self.normalize, (True, False))
         if not self.normalize:
             return X
         zero = ~X.any(axis=1)
         if zero.any():
             warnings.warn(
-                f"{zero.sum()} rows of X are all zero, have no direction and stay zero "
-                f"(the first is row {zero.argmax()}).",
+                f"{zero.sum()} rows of X are all zero and cannot be scaled to unit length; they "
+                f"stay zero (the first is row {zero.argmax()}).",
                 UserWarning,
                 stacklevel=3,
             )
@@ -327,18 +355,18 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return scaled
 
 
-def _keeping_types(y: ArrayLike) -> ArrayLike:
-    """A list of text with None, NaN or -1 in it as objects; NumPy would make text of all."""
+def _keep_types(y: ArrayLike) -> ArrayLike:
+    """Convert a list of text with None, NaN or -1 to objects; NumPy would convert all to text."""
     if isinstance(y, (list, tuple)) and any(isinstance(label, str) for label in y):
         return np.array(y, dtype=object)
     return y
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - what JSON does not know
-    """NumPy's and PyTorch's numbers and arrays as Python's."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise InvalidArgumentError(f"a parameter of type {type(value).__name__} cannot be saved.")
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a parameter of any type
+    """Convert NumPy's and PyTorch's numbers and arrays to Python's."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _is_unlabelled(y: Array) -> Array:
@@ -346,8 +374,8 @@ def _is_unlabelled(y: Array) -> Array:
     if y.dtype.kind in "USO":
         for marker in {"-1", "nan", "None", ""} & {label for label in y if isinstance(label, str)}:
             raise InvalidArgumentError(
-                f"y holds the text '{marker}'; mark the unlabelled by None (in a list or an object "
-                "array), or give the class another name."
+                f"y holds the text '{marker}'; mark unlabelled rows by None (in a list or an "
+                "object array), or rename the class."
             )
     if y.dtype.kind in "US":
         return np.zeros(len(y), dtype=bool)

@@ -113,8 +113,8 @@ def check_batch_equals_loop(solver: Solver[Any], device: str = "cpu") -> None:
     for chunk_size, n_threads in ((1, 1), (2, 2)):
         apart = solve(solver, tasks, chunk_size=chunk_size, n_threads=n_threads)
         _close(together, apart, f"chunks of {chunk_size} differ from the whole batch")
-    alone = solve(solver, tasks[1:2])
-    _close_tensors(together.probabilities[1:2], alone.probabilities, "a single task differs")
+    single = solve(solver, tasks[1:2])
+    _close_tensors(together.probabilities[1:2], single.probabilities, "a single task differs")
 
 
 def check_equivariant(solver: Solver[Any], device: str = "cpu") -> None:

@@ -1,4 +1,4 @@
-"""The contract over every registered method and the variants that have code of their own."""
+"""The contract for every registered method and for variants with their own code paths."""
 
 from dataclasses import dataclass
 
@@ -50,7 +50,7 @@ def test_solver_keeps_the_contract(name, check):
     check(SOLVERS[name])
 
 
-# The suite must see what it is for: each of these breaks one clause.
+# Each of these solvers breaks one rule, which the suite must detect.
 
 
 def _unnormalised(task, log_p):
@@ -91,7 +91,7 @@ TAMPER = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tampered(Solver):
-    """The prototype classifier with something wrong in its posterior."""
+    """The prototype classifier with a fault in its posterior."""
 
     temperature: float = 15.0
     how: str = "not"
@@ -118,21 +118,21 @@ class Tampered(Solver):
         return task.dim
 
     def validate(self, n_way=None):
-        if self.how != "taking anything":
+        if self.how != "accepting anything":
             Solver.validate(self, n_way)
 
 
-def test_suite_accepts_a_solver_of_somebody_else():
+def test_suite_accepts_a_solver_from_outside():
     check_solver(Tampered())
 
 
 @pytest.mark.parametrize("how", TAMPER)
 @pytest.mark.filterwarnings("ignore::infoshot.core.errors.NonFiniteWarning")
-def test_suite_notices_a_broken_solver(how):
+def test_suite_detects_a_broken_solver(how):
     with pytest.raises(AssertionError):
         TAMPER[how][1](Tampered(how=how))
 
 
-def test_suite_notices_a_solver_that_takes_any_argument():
+def test_suite_detects_a_solver_that_accepts_any_argument():
     with pytest.raises(AssertionError, match="temperature"):
-        check_bad_arguments_are_named(Tampered(how="taking anything"))
+        check_bad_arguments_are_named(Tampered(how="accepting anything"))

@@ -73,7 +73,7 @@ def test_run_json_says_where_labels_come_from(finished):
     assert facts["estimate"]["low"] < facts["estimate"]["accuracy"] <= facts["estimate"]["high"]
     assert facts["calibration"]["by_examples"] is True
     assert facts["method"]["name"] == "tim-auto"
-    assert "Rehearsals" in facts["method"]["decided"]
+    assert "The estimated class imbalance is" in facts["method"]["decided"]
     assert facts["encoder"]["backbone"] == "conv4"
 
 

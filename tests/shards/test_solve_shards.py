@@ -84,7 +84,7 @@ def test_tim_auto_decides_as_in_memory(tmp_path, monkeypatch, shares):
         settings={"smoothing": 0},
     )  # fmt: skip
     assert summary.note.split("; with")[0] == expected.notes[0].split("; with")[0]
-    assert summary.note.split("So ")[1] == expected.notes[0].split("So ")[1]
+    assert summary.note.split("chance. ")[1] == expected.notes[0].split("chance. ")[1]
     check_same(tmp_path / "out", expected.probabilities[0], 1e-4)
 
 

@@ -1,7 +1,8 @@
-"""``infoshot methods``: what there is to choose from."""
+"""``infoshot methods``: list the methods."""
 
 import json as json_format
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,27 +10,23 @@ import typer
 
 from infoshot.cli._console import stdout
 from infoshot.core.atomic import write_atomically
-from infoshot.solvers import ASSUMPTIONS, METHODS
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.plugins import registered
+from infoshot.solvers import ASSUMPTIONS, ENTRY_POINTS, METHODS, Method, resolve_method
 
 _PREPARATION = {
     "l2": "scaled to unit length",
-    "centred-l2": "minus the mean of the base classes, then scaled to unit length",
-    "power-l2": "square roots (left out where values are negative), then scaled to unit length",
-}
-
-
-_NEW_SAMPLES = {
-    True: "can be classified afterwards (TIMClassifier)",
-    False: "cannot be classified afterwards",
+    "centred-l2": "centred by the mean of the base classes, then scaled to unit length",
+    "power-l2": "square roots (skipped if a value is negative), then scaled to unit length",
 }
 
 
 def list_methods(
-    json: Annotated[Path | None, typer.Option(help="Write the list here as JSON.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the list to this JSON file.")] = None,
 ) -> None:
-    """The methods: what each assumes about the queries, what it costs, its settings.
+    """List the methods: what each assumes about the queries, what it costs, its settings.
 
-    N samples, Q of them queries, K classes, features of width d. Example: infoshot methods
+    Methods that installed packages register are listed too. Example: infoshot methods
     """
     entries = [
         {
@@ -42,32 +39,46 @@ def list_methods(
             "cost": method.cost,
             "settings": method.solver.settings(),
         }
-        for method in METHODS.values()
+        for method in [*METHODS.values(), *_installed()]
     ]
     if json:
         write_atomically(json, json_format.dumps(entries, indent=1) + "\n")
-    stdout().print("Costs: N samples, Q of them queries, K classes, features of width d.\n")
+    stdout().print(
+        "Costs are multiplications: N samples, of which S support and Q queries, K classes, "
+        "d features.\nA method of your own is named package.module:Name.\n"
+    )
     for entry in entries:
         stdout().print(_block(entry))
 
 
+def _installed() -> Iterator[Method]:
+    """Methods that installed packages register; one that fails is reported and skipped."""
+    for name in registered(ENTRY_POINTS):
+        if name not in METHODS:
+            try:
+                yield resolve_method(name)
+            except InvalidArgumentError as error:
+                warnings.warn(str(error), stacklevel=2)
+
+
 def _block(entry: Mapping[str, Any]) -> str:
-    """A few lines on one method, readable at any width."""
+    """A few lines about one method, readable at any width."""
     settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
+    together, new = entry["transductive"], entry["classifies_new_samples"]
     lines = [
         f"{entry['method']}: {entry['does']}",
-        f"  assumes   {_assumptions(entry)}",
-        f"  looks at  {'all queries together' if entry['transductive'] else 'each query alone'}",
-        f"  new ones  {_NEW_SAMPLES[entry['classifies_new_samples']]}",
-        f"  features  {_PREPARATION[entry['features']]}",
-        f"  cost      {entry['cost']}",
-        f"  settings  {settings}",
+        f"  assumes      {_assumptions(entry)}",
+        f"  queries      {'classified together' if together else 'classified independently'}",
+        f"  new samples  {'yes' if new else 'no'}{', with TIMClassifier' if new else ''}",
+        f"  features     {_PREPARATION[entry['features']]}",
+        f"  cost         {entry['cost']}",
+        f"  settings     {settings}",
     ]
     return "\n".join(lines)
 
 
 def _assumptions(entry: Mapping[str, Any]) -> str:
-    """What a method takes for granted, by name and in words."""
+    """Assumptions of a method, by name and as text."""
     return (
         "; ".join(f"{name} ({ASSUMPTIONS[name]})" for name in entry["assumes"])
         or "nothing about the queries"

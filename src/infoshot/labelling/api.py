@@ -15,6 +15,7 @@ from infoshot.core import checks
 from infoshot.core.atomic import make_folder, sole_writer, write_atomically
 from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
+from infoshot.core.plugins import is_reference
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import (
@@ -44,7 +45,7 @@ from infoshot.labelling.run_folder import (
     write_corrections,
     write_run,
 )
-from infoshot.solvers import Method, Solver, method_reference, resolve_method
+from infoshot.solvers import METHODS, Method, Solver, method_facts, resolve_method
 from infoshot.version import __version__
 
 AnyPath = str | PathLike[str]
@@ -193,7 +194,7 @@ def label(
         examples=str(examples),
         photos=str(photos),
         backbone=encoder.backbone_name if encoder else _absolute(str(backbone)),
-        method=method_reference(name),
+        method=_method_name(name),
         settings=chosen.solver.settings(),
         threshold=threshold,
         reject_outliers=reject_outliers,
@@ -364,6 +365,22 @@ class _Job:
             EXPORTS[name](decision.labels, decision.classes, out / name, labeller)
         write_run(out, decision, warnings, self.place.cache)
         return exports
+
+
+def _method_name(spec: MethodLike) -> str:
+    """Return the text from which the run can make the method again."""
+    if isinstance(spec, str):
+        return spec
+    method = resolve_method(spec)
+    for name in (method.name, str(method_facts(method)["solver"])):
+        if name in METHODS or is_reference(name):
+            again = resolve_method(name).with_settings(method.solver.settings())
+            if (again.solver, again.preparation) == (method.solver, method.preparation):
+                return name
+    raise InvalidArgumentError(
+        f"method must be a text, since the run stores it; pass 'package.module:Name' of the method "
+        f"'{method.name}'."
+    )
 
 
 def _check_exports(names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Methods that classify queries from a support set, and the loop that runs them."""
+"""The methods, and ``solve``, which runs them."""
 
 from infoshot.solvers.alpha_tim import AlphaTim
 from infoshot.solvers.baselines.baseline import Baseline
@@ -14,13 +14,11 @@ from infoshot.solvers.baselines.prototype import Prototype
 from infoshot.solvers.baselines.pt_map import PtMap
 from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 from infoshot.solvers.loop import solve, tasks_per_chunk
-from infoshot.solvers.registry import (
-    ASSUMPTIONS,
-    METHODS,
-    Method,
-    Preparation,
-    method_by_name,
-    method_reference,
+from infoshot.solvers.registry import ASSUMPTIONS, METHODS, Method, Preparation, method_by_name
+from infoshot.solvers.resolve import (
+    ENTRY_POINTS,
+    method_facts,
+    method_from_facts,
     resolve_method,
 )
 from infoshot.solvers.solver import Solver, State
@@ -31,6 +29,7 @@ from infoshot.solvers.trace import StepEvent, StepHook
 
 __all__ = [
     "ASSUMPTIONS",
+    "ENTRY_POINTS",
     "METHODS",
     "AlphaTim",
     "Baseline",
@@ -55,7 +54,8 @@ __all__ = [
     "TimAuto",
     "TimGd",
     "method_by_name",
-    "method_reference",
+    "method_facts",
+    "method_from_facts",
     "resolve_method",
     "solve",
     "tasks_per_chunk",

@@ -1,18 +1,15 @@
-"""The methods by name, and ``resolve_method``, which also accepts methods from outside.
+"""The methods by name.
 
 A *method* is a solver with its settings and what a caller must know about it: how to prepare the
 features, what it assumes, what it costs.
 """
 
 import dataclasses
-import inspect
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.plugins import is_reference, load_reference, registered
 from infoshot.solvers.alpha_tim import AlphaTim
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
@@ -37,11 +34,11 @@ Assumption = Literal[
 ]
 
 ASSUMPTIONS: Mapping[Assumption, str] = {
-    "base-mean": "the mean feature of the base classes is known",
-    "balance": "about as many queries of every class",
-    "all-classes": "queries of every class, not necessarily as many",
-    "class-counts": "is given how many queries each class has: by default all equal",
-    "few-classes": "few of the classes occur among the queries",
+    "base-mean": "needs the mean feature of the base classes",
+    "balance": "every class has about the same number of queries",
+    "all-classes": "every class has queries, not necessarily the same number",
+    "class-counts": "the number of queries of each class is known; by default all equal",
+    "few-classes": "the queries belong to few of the classes",
     "open-set": "queries may belong to none of the classes",
 }
 
@@ -102,7 +99,7 @@ class Method:
 
     @property
     def expects_balance(self) -> bool:
-        """Whether queries of unequal class frequencies, or very few of them, do harm."""
+        """Whether imbalanced classes among the queries, or very few queries, reduce accuracy."""
         return bool({"balance", "all-classes", "class-counts"} & set(self.assumes))
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Method":
@@ -128,7 +125,7 @@ _ALL = (
         name="shrunken-prototype",
         solver=Prototype(shrinkage=5.0, temperature=100.0),
         transductive=False,
-        summary="nearest class mean, each pulled towards the mean of all of them",
+        summary="nearest class mean, with the means shrunken towards their common mean",
         cost="one product, Q K d",
     ),
     Method(
@@ -136,16 +133,16 @@ _ALL = (
         solver=Prototype(),
         preparation="centred-l2",
         transductive=False,
-        inductive=False,  # new samples would need the base classes' mean too
+        inductive=False,  # new samples would need the mean of the base classes too
         assumes=("base-mean",),
-        summary="nearest class mean of features centred on the base classes",
+        summary="nearest class mean on features centred by the mean of the base classes",
         cost="one product, Q K d",
     ),
     Method(
         name="matching",
         solver=Matching(),
         transductive=False,
-        summary="labelled samples vote, the nearer the more",
+        summary="vote of the labelled samples, weighted by their similarity",
         cost="one product, Q S d",
     ),
     Method(
@@ -167,20 +164,20 @@ _ALL = (
         solver=TimGd(
             marginal_entropy_weight=0.0, cross_entropy_weight=1.0, conditional_entropy_weight=1.0
         ),
-        summary="confident predictions, without a term for the class balance",
+        summary="entropy minimization, without the marginal entropy of TIM",
         cost="1000 steps of 2 K N d",
     ),
     Method(
         name="label-propagation",
         solver=LabelPropagation(),
-        summary="labels spread over the graph of nearest neighbours",
+        summary="labels spread over the nearest-neighbour graph",
         cost="N N d, and N N N / 3",
     ),
     Method(
         name="bd-cspn",
         solver=BdCspn(),
         assumes=("balance",),
-        summary="prototypes rectified by shifted, pseudo-labelled queries",
+        summary="prototypes rectified by shifted and pseudo-labelled queries",
         cost="three products, N K d",
     ),
     Method(
@@ -188,7 +185,7 @@ _ALL = (
         solver=LaplacianShot(),
         preparation="centred-l2",
         assumes=("base-mean", "balance"),
-        summary="rectified prototypes, neighbouring queries pulled to the same label",
+        summary="rectified prototypes, with the same label for neighbouring queries",
         cost="Q Q d, and 20 steps of 2 K Q",
     ),
     Method(
@@ -196,21 +193,21 @@ _ALL = (
         solver=PtMap(),
         preparation="power-l2",
         assumes=("class-counts",),
-        summary="optimal transport to classes of given sizes",
+        summary="optimal transport of the queries to classes of known size",
         cost="20 steps of 2 K Q d",
     ),
     Method(
         name="soft-kmeans",
         solver=SoftKMeans(),
         assumes=("balance",),
-        summary="queries join the class means by their posterior",
+        summary="class means over support and softly labelled queries",
         cost="two products, Q K d",
     ),
     Method(
         name="paddle",
         solver=Paddle(),
         assumes=("few-classes",),
-        summary="soft k-means with learnt class shares",
+        summary="soft k-means with estimated class proportions",
         cost="20 steps of 2 K Q d",
     ),
     Method(
@@ -218,7 +215,7 @@ _ALL = (
         solver=Oslo(),
         preparation="centred-l2",
         assumes=("base-mean", "balance", "open-set"),
-        summary="soft k-means that weighs queries by how likely they belong to any class",
+        summary="soft k-means that gives probable outliers less weight",
         cost="2 steps of 2 K Q d",
     ),
     Method(
@@ -227,41 +224,38 @@ _ALL = (
         preparation="centred-l2",
         inductive=False,
         assumes=("base-mean", "balance", "open-set"),
-        summary="information maximization with one more class, for outliers",
+        summary="information maximization with an additional class for outliers",
         cost="1000 steps of 2 K N d",
     ),
     Method(
         name="alpha-tim",
         solver=AlphaTim(),
         assumes=("all-classes",),
-        summary="information maximization with entropies that forgive an unequal class balance",
+        summary="information maximization with Tsallis entropies, for imbalanced classes",
         cost="1000 steps of 2 K N d",
     ),
     Method(
         name="tim-gd",
         solver=TimGd(),
         assumes=("balance",),
-        summary="information maximization, gradient descent",
+        summary="information maximization by gradient descent",
         cost="1000 steps of 2 K N d",
     ),
     Method(
         name="tim-adm",
         solver=TimAdm(),
         assumes=("balance",),
-        summary="information maximization, closed-form updates",
+        summary="information maximization by closed-form updates",
         cost="150 steps of K N min(N, 2 d)",
     ),
     Method(
         name="tim-auto",
         solver=TimAuto(),
-        summary="information maximization that decides how far to trust an equal class balance",
+        summary="information maximization that estimates the class balance from the features",
         cost="Q Q d, and 140 steps of K N min(N, 2 d)",
     ),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
-
-
-ENTRY_POINTS = "infoshot.methods"  # group of the entry points that installed packages register
 
 
 def method_by_name(name: str) -> Method:
@@ -280,135 +274,6 @@ def method_by_name(name: str) -> Method:
     if name not in METHODS:
         raise InvalidArgumentError(unknown_name("method", name, METHODS))
     return METHODS[name]
-
-
-def resolve_method(spec: str | Method | Solver[Any] | type[Solver[Any]]) -> Method:
-    """Return the method that a name, a reference or an object stands for.
-
-    Parameters
-    ----------
-    spec
-        One of:
-
-        - a name of ``METHODS``, such as ``"tim-adm"``;
-        - a name that an installed package registers under the entry-point group
-          ``infoshot.methods``;
-        - ``"package.module:Name"``, the reference of a ``Method``, a ``Solver`` instance or a
-          ``Solver`` class of any module that Python can import;
-        - a ``Method``, a ``Solver`` instance or a ``Solver`` class.
-
-    Returns
-    -------
-    A ``Method`` as it is. A solver becomes a method with the default fields of ``Method``; a solver
-    of this package keeps the preparation and the assumptions of its registered method. The name is
-    the text that was given, or the registered name of the solver, or the name of its class in
-    lower case with hyphens.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the name is unknown, the reference cannot be imported, or the object is not a usable
-        solver; the message says what to change.
-
-    Examples
-    --------
-    >>> from infoshot.solvers import TimAdm, resolve_method
-    >>> resolve_method("infoshot.solvers:TimAdm").name
-    'infoshot.solvers:TimAdm'
-    >>> resolve_method(TimAdm(n_steps=50)).name
-    'tim-adm'
-    """
-    if not isinstance(spec, str):
-        return _as_method(spec, "method")
-    if spec in METHODS:
-        return METHODS[spec]
-    if is_reference(spec):
-        return _as_method(load_reference(spec), f"'{spec}'", name=spec)
-    installed = registered(ENTRY_POINTS)
-    if spec in installed:
-        found = _as_method(load_reference(installed[spec]), f"'{spec}'")
-        return dataclasses.replace(found, name=spec)
-    raise InvalidArgumentError(
-        unknown_name("method", spec, [*METHODS, *installed])
-        + " A method of your own is named 'package.module:Name'."
-    )
-
-
-def method_reference(spec: str | Method | Solver[Any]) -> str:
-    """Return the text from which :func:`resolve_method` makes the same method in another process.
-
-    The settings of a solver are not part of it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is an object that no other process can import.
-    """
-    if isinstance(spec, str):
-        return spec
-    method = resolve_method(spec)
-    kind = type(method.solver)
-    for known in METHODS.values():
-        if type(known.solver) is kind and known.name == method.name:
-            return known.name
-    reference = f"{kind.__module__}:{kind.__qualname__}"
-    try:
-        same = is_reference(reference) and load_reference(reference) is kind
-    except InvalidArgumentError:
-        same = False
-    if not same or isinstance(spec, Method):
-        raise InvalidArgumentError(
-            f"method must be a text that other processes understand, since it is stored with the "
-            f"results; got {method.name!r}. Pass 'package.module:Name' of the method instead."
-        )
-    return reference
-
-
-def _as_method(given: object, what: str, name: str | None = None) -> Method:
-    """Return a method, or what a solver instance or class becomes; ``what`` is for messages."""
-    if isinstance(given, Method):
-        return given
-    solver = _instance(given, what) if isinstance(given, type) else given
-    if not isinstance(solver, Solver):
-        raise InvalidArgumentError(
-            f"{what} must be {'' if name else 'a name, '}a Method, a Solver instance or a Solver "
-            f"class; got {solver!r}."
-        )
-    kind = type(solver)
-    parameters = vars(kind).get("__dataclass_params__")
-    if parameters is None or not parameters.frozen:
-        raise InvalidArgumentError(
-            f"{what}: {kind.__name__} must be a frozen dataclass; write "
-            "@dataclass(frozen=True, kw_only=True) above the class."
-        )
-    alike = [method for method in METHODS.values() if type(method.solver) is kind]
-    if not alike:
-        return Method(name=name or _hyphenated(kind.__name__), solver=solver)
-    alike.sort(key=lambda method: (method.solver != solver, method.solver != kind()))
-    return dataclasses.replace(alike[0], name=name or alike[0].name, solver=solver)
-
-
-def _instance(kind: type, what: str) -> object:
-    """Make a solver of a class with its default settings."""
-    if not issubclass(kind, Solver):
-        raise InvalidArgumentError(
-            f"{what}: the class {kind.__name__} must derive from infoshot.Solver."
-        )
-    if inspect.isabstract(kind):
-        missing = ", ".join(sorted(kind.__abstractmethods__))
-        raise InvalidArgumentError(f"{what}: {kind.__name__} does not define {missing}.")
-    try:
-        return kind()
-    except TypeError as error:
-        raise InvalidArgumentError(
-            f"{what}: {kind.__name__}() fails without arguments ({error}). Give every field a "
-            "default, or pass an instance."
-        ) from error
-
-
-def _hyphenated(name: str) -> str:
-    """Class name in lower case with hyphens: ``MySolver`` becomes ``my-solver``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 
 
 def _summary(kind: type) -> str:

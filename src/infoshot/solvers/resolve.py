@@ -1,0 +1,173 @@
+"""Methods from names, references and objects: ``resolve_method``, and how methods are stored.
+
+Wherever a method is named, ``package.module:Name`` names a method of any module that Python can
+import, and installed packages may register names under the entry-point group ``infoshot.methods``.
+"""
+
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from infoshot.core.checks import unknown_name
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.plugins import is_reference, load_reference, registered
+from infoshot.solvers.registry import METHODS, Method
+from infoshot.solvers.solver import Solver
+
+ENTRY_POINTS = "infoshot.methods"
+
+
+def resolve_method(spec: str | Method | Solver[Any] | type[Solver[Any]]) -> Method:
+    """Return the method that a name, a reference or an object stands for.
+
+    Parameters
+    ----------
+    spec
+        One of:
+
+        - a name of ``METHODS``, such as ``"tim-adm"``;
+        - a name that an installed package registers under the entry-point group
+          ``infoshot.methods``;
+        - ``"package.module:Name"``, the reference of a ``Method``, a ``Solver`` instance or a
+          ``Solver`` class of any module that Python can import;
+        - a ``Method``, a ``Solver`` instance or a ``Solver`` class.
+
+    Returns
+    -------
+    A ``Method`` as it is. A solver becomes a method with the default fields of ``Method``; a solver
+    of this package keeps the preparation and the assumptions of its registered method. The name is
+    the text that was given, or the registered name of the solver, or the name of its class in
+    lower case with hyphens.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name is unknown, the reference cannot be imported, or the object is not a usable
+        solver; the message says what to change.
+
+    Examples
+    --------
+    >>> from infoshot.solvers import TimAdm, resolve_method
+    >>> resolve_method("infoshot.solvers:TimAdm").name
+    'infoshot.solvers:TimAdm'
+    >>> resolve_method(TimAdm(n_steps=50)).name
+    'tim-adm'
+    """
+    if not isinstance(spec, str):
+        return _as_method(spec, "method")
+    if spec in METHODS:
+        return METHODS[spec]
+    if is_reference(spec):
+        return _as_method(load_reference(spec), f"'{spec}'", name=spec)
+    installed = registered(ENTRY_POINTS)
+    if spec in installed:
+        found = _as_method(load_reference(installed[spec]), f"'{spec}'")
+        return dataclasses.replace(found, name=spec)
+    raise InvalidArgumentError(
+        unknown_name("method", spec, [*METHODS, *installed])
+        + " A method of your own is named 'package.module:Name'."
+    )
+
+
+def method_facts(method: Method) -> dict[str, Any]:
+    """Describe a method as JSON values, so that :func:`method_from_facts` can make it again.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the class of the solver cannot be imported again, or JSON cannot hold its settings.
+    """
+    kind = type(method.solver)
+    reference = f"{kind.__module__}:{kind.__qualname__}"
+    importable = kind.__module__ != "__main__" and is_reference(reference)
+    if not importable or load_reference(reference) is not kind:
+        raise InvalidArgumentError(
+            f"the method '{method.name}' cannot be saved: {kind.__name__} cannot be imported as "
+            f"'{reference}'. Define the class at the top level of a module."
+        )
+    facts = {name: value for name, value in vars(method).items() if name != "solver"}
+    return {**facts, "solver": reference, "settings": _plain_settings(method)}
+
+
+def method_from_facts(facts: Mapping[str, Any]) -> Method:
+    """Make the method that :func:`method_facts` described.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If its solver cannot be imported here, or does not have these settings.
+    """
+    facts = dict(facts)
+    reference, settings = facts.pop("solver"), facts.pop("settings")
+    try:
+        solver = load_reference(reference)(**settings)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"'{reference}' does not take the stored settings ({error})."
+        ) from error
+    return Method(**{**facts, "assumes": tuple(facts["assumes"])}, solver=solver)
+
+
+def _plain_settings(method: Method) -> dict[str, Any]:
+    """Settings of the solver as JSON values; arrays become lists."""
+
+    def plain(value: Any) -> Any:  # noqa: ANN401 - what JSON does not know
+        if hasattr(value, "tolist"):
+            return value.tolist()
+        raise InvalidArgumentError(
+            f"the method '{method.name}' cannot be saved: a setting of type "
+            f"{type(value).__name__} cannot be stored as JSON."
+        )
+
+    settings: dict[str, Any] = json.loads(json.dumps(method.solver.settings(), default=plain))
+    return settings
+
+
+def _as_method(given: object, what: str, name: str | None = None) -> Method:
+    """Return a method, or what a solver instance or class becomes; ``what`` is for messages."""
+    if isinstance(given, Method):
+        return given
+    solver = _instance(given, what) if isinstance(given, type) else given
+    if not isinstance(solver, Solver):
+        raise InvalidArgumentError(
+            f"{what} must be {'' if name else 'a name, '}a Method, a Solver instance or a Solver "
+            f"class; got {solver!r}."
+        )
+    kind = type(solver)
+    parameters = vars(kind).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        raise InvalidArgumentError(
+            f"{what}: {kind.__name__} must be a frozen dataclass; write "
+            "@dataclass(frozen=True, kw_only=True) above the class."
+        )
+    alike = [method for method in METHODS.values() if type(method.solver) is kind]
+    if not alike:
+        return Method(name=name or _hyphenated(kind.__name__), solver=solver)
+    alike.sort(key=lambda method: (method.solver != solver, method.solver != kind()))
+    return dataclasses.replace(alike[0], name=name or alike[0].name, solver=solver)
+
+
+def _instance(kind: type, what: str) -> object:
+    """Make a solver of a class with its default settings."""
+    if not issubclass(kind, Solver):
+        raise InvalidArgumentError(
+            f"{what}: the class {kind.__name__} must derive from infoshot.Solver."
+        )
+    if inspect.isabstract(kind):
+        missing = ", ".join(sorted(kind.__abstractmethods__))
+        raise InvalidArgumentError(f"{what}: {kind.__name__} does not define {missing}.")
+    try:
+        return kind()
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"{what}: {kind.__name__}() fails without arguments ({error}). Give every field a "
+            "default, or pass an instance."
+        ) from error
+
+
+def _hyphenated(name: str) -> str:
+    """Class name in lower case with hyphens: ``MySolver`` becomes ``my-solver``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
