@@ -19,7 +19,7 @@ from infoshot import (
     TimGd,
     solve,
 )
-from infoshot.benchmark import Protocol, run_cell
+from infoshot.benchmark import Protocol, score_cell
 from infoshot.solvers import (
     METHODS,
     Method,
@@ -58,7 +58,7 @@ def test_the_documented_solver_works_everywhere(my_methods, easy_tasks, embedded
     tasks, labels = easy_tasks
     assert (solve(method.solver, tasks).probabilities.argmax(-1) == labels).double().mean() > 0.9
     protocol = Protocol(spec=TaskSpec(), n_tasks=20)
-    row = run_cell(embedded, method.with_settings({"temperature": 20.0}), protocol)
+    row, _ = score_cell(embedded, method.with_settings({"temperature": 20.0}), protocol)
     assert row.mean > 40
     assert row.settings["temperature"] == 20.0
 
