@@ -14,13 +14,9 @@ from infoshot.solvers.baselines.prototype import Prototype
 from infoshot.solvers.baselines.pt_map import PtMap
 from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 from infoshot.solvers.loop import solve, tasks_per_chunk
-from infoshot.solvers.registry import ASSUMPTIONS, METHODS, Method, Preparation, method_by_name
-from infoshot.solvers.resolve import (
-    ENTRY_POINTS,
-    method_facts,
-    method_from_facts,
-    resolve_method,
-)
+from infoshot.solvers.method import ASSUMPTIONS, Method, Preparation
+from infoshot.solvers.registry import METHODS, method_by_name
+from infoshot.solvers.resolve import ENTRY_POINTS, method_facts, method_from_facts, resolve_method
 from infoshot.solvers.solver import Solver, State
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_auto import TimAuto
@@ -28,35 +24,9 @@ from infoshot.solvers.tim_gd import TimGd
 from infoshot.solvers.trace import StepEvent, StepHook
 
 __all__ = [
-    "ASSUMPTIONS",
-    "ENTRY_POINTS",
-    "METHODS",
-    "AlphaTim",
-    "Baseline",
-    "BaselinePlusPlus",
-    "BdCspn",
-    "LabelPropagation",
-    "LaplacianShot",
-    "Matching",
-    "Method",
-    "Oslo",
-    "Ostim",
-    "Paddle",
-    "Preparation",
-    "Prototype",
-    "PtMap",
-    "SoftKMeans",
-    "Solver",
-    "State",
-    "StepEvent",
-    "StepHook",
-    "TimAdm",
-    "TimAuto",
-    "TimGd",
-    "method_by_name",
-    "method_facts",
-    "method_from_facts",
-    "resolve_method",
-    "solve",
-    "tasks_per_chunk",
-]
+    "ASSUMPTIONS", "ENTRY_POINTS", "METHODS", "AlphaTim", "Baseline", "BaselinePlusPlus", "BdCspn",
+    "LabelPropagation", "LaplacianShot", "Matching", "Method", "Oslo", "Ostim", "Paddle",
+    "Preparation", "Prototype", "PtMap", "SoftKMeans", "Solver", "State", "StepEvent", "StepHook",
+    "TimAdm", "TimAuto", "TimGd", "method_by_name", "method_facts", "method_from_facts",
+    "resolve_method", "solve", "tasks_per_chunk",
+]  # fmt: skip

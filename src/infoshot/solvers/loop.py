@@ -7,7 +7,7 @@ tasks that have converged, and records how each task ended.
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from infoshot.core import checks
 from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning, ShapeError
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import Solution, Status, TaskBatch
+from infoshot.solvers.join import join, join_in_order
 from infoshot.solvers.solver import Solver, StateT
 from infoshot.solvers.trace import StepEvent, StepHook, TraceRecorder
 
@@ -89,7 +90,7 @@ def solve(
     checks.at_least("n_threads", n_threads, 1)
     chunk_size = tasks_per_chunk(solver, tasks) if chunk_size is None else chunk_size
     checks.at_least("chunk_size", chunk_size, 1)
-    solution = _join(
+    solution = join(
         map_chunks(
             lambda chunk: _solve_chunk(solver, tasks[chunk.start : chunk.stop], chunk.start, hooks),
             chunk_ranges(len(tasks), chunk_size),
@@ -131,7 +132,7 @@ def _solve_chunk(
     n_steps = solver.planned_steps(task)
     if not hooks and solver.tolerance is None:  # single steps need not be observed
         state = solver.advance(task, state, n_steps)
-        return _in_order(
+        return join_in_order(
             [(ids, _finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS))], dtype
         )
     for step in range(1, n_steps + 1):
@@ -149,7 +150,7 @@ def _solve_chunk(
     if len(ids):
         part = _finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS)
         ended.append((ids, part))
-    return _in_order(ended, dtype)
+    return join_in_order(ended, dtype)
 
 
 def _converged(solver: Solver[StateT], before: Tensor, after: Tensor) -> Tensor:
@@ -220,49 +221,6 @@ def _check_shape(
         raise ShapeError(
             f"{type(solver).__name__}.{method} must return shape {shape}; got {tuple(value.shape)}."
         )
-
-
-def _in_order(parts: list[tuple[Tensor, Solution]], dtype: torch.dtype) -> Solution:
-    """Join the parts of a chunk that ended at different steps, in the order of their tasks."""
-    whole = parts[0][1]
-    if len(parts) > 1:
-        whole = _join(part for _, part in parts)
-        order = torch.cat([ids for ids, _ in parts]).argsort()
-        place = order.to(whole.probabilities.device)
-        whole = Solution(
-            whole.probabilities[place],
-            whole.prototypes[place],
-            whole.status[order],
-            whole.n_steps[order],
-            whole.outlier_scores[place],
-            tuple(whole.notes[i] for i in order) if whole.notes else (),
-        )
-    return dataclasses.replace(
-        whole,
-        probabilities=whole.probabilities.to(dtype),
-        prototypes=whole.prototypes.to(dtype),
-        outlier_scores=whole.outlier_scores.to(dtype),
-    )
-
-
-def _join(parts: Iterable[Solution]) -> Solution:
-    """Join solutions along the task axis."""
-    parts = list(parts)
-    return Solution(
-        torch.cat([part.probabilities for part in parts]),
-        torch.cat([part.prototypes for part in parts]),
-        torch.cat([part.status for part in parts]),
-        torch.cat([part.n_steps for part in parts]),
-        torch.cat([part.outlier_scores for part in parts]),
-        _join_notes(parts),
-    )
-
-
-def _join_notes(parts: Sequence[Solution]) -> tuple[str, ...]:
-    """A note for every task, empty where a chunk has none; ``()`` if no chunk has any."""
-    if not any(part.notes for part in parts):
-        return ()
-    return tuple(note for part in parts for note in part.notes or ("",) * len(part.status))
 
 
 def _warn_if_not_finite(solution: Solution) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.plugins import is_reference, load_reference, registered
-from infoshot.solvers.registry import METHODS, Method
+from infoshot.solvers.method import Method
+from infoshot.solvers.registry import METHODS
 from infoshot.solvers.solver import Solver
 
 ENTRY_POINTS = "infoshot.methods"
