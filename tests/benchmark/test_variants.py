@@ -62,7 +62,7 @@ def test_settings_change_methods_but_not_their_names():
         (
             "tim-adm(temperature)",
             {},
-            "a setting must look like temperature=10 .* got 'temperature'",
+            "a setting must look like NAME=VALUE, .* got 'temperature'",
         ),
         ("tim-adm(n_steps=0)", {}, "n_steps must be a whole number of at least 1; got 0"),
         ("tim-adm,tim-adm", {}, "methods must differ from each other; got 'tim-adm' twice"),

@@ -114,5 +114,5 @@ def test_few_images_are_used_and_reported(features):
 def test_outputs_must_differ(features, tmp_path):
     result = run("--features", features, "--json", tmp_path / "a", "--csv", tmp_path / "a")
     assert result.exit_code == 2
-    assert "would replace a file that is read or written already" in result.stderr
+    assert "would replace an input or another output" in result.stderr
     assert list(tmp_path.iterdir()) == [features]

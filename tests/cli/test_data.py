@@ -60,7 +60,7 @@ def test_inspect_without_decoding(root):
         (["--dataset", "pets", "--root", "."], "Unknown dataset 'pets'."),
         (["--dataset", "folder", "--root", "nowhere"], "nowhere: there is no such folder."),
         (["--dataset", "folder", "--root", ".", "--json", "no/x.json"], "cannot be written"),
-        (["--dataset", "folder", "--root", ".", "--json", "c/a.png"], "would replace a file"),
+        (["--dataset", "folder", "--root", ".", "--json", "c/a.png"], "would replace an input"),
         (["--dataset", "folder", "--root", "c/a.png"], "a file, not a folder."),
     ],
 )

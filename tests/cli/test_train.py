@@ -209,7 +209,7 @@ def test_unusable_data_gives_one_sentence(spoil, message, root, tmp_path):
         (["--backbone", "resnet19"], "Unknown backbone 'resnet19'. Did you mean 'resnet1"),
         (["--epochs", "0"], "epochs must be a whole number of at least 1; got 0"),
         (["--lr", "0"], "lr must be a finite number above 0; got 0"),
-        (["--set", "momentum"], "--set must have the form NAME=VALUE, such as"),
+        (["--set", "momentum"], "--set: a setting must look like NAME=VALUE, such as"),
         (["--set", "momentun=1"], "Unknown training setting 'momentun'. Did you mean 'momentum'?"),
         (["--set", "schedule=linear"], "schedule must be one of 'step', 'cosine'; got 'linear'"),
         (["--config", "none.toml"], "none.toml: cannot be read (No such file or directory)."),
@@ -227,4 +227,4 @@ def test_run_folder_cannot_be_a_file(root, tmp_path):
     (tmp_path / "file").write_text("")
     result = train(root, tmp_path / "file")
     assert result.exit_code == 2
-    assert "file: cannot be made a folder (File exists)." in result.stderr
+    assert "file: this folder cannot be created (File exists)." in result.stderr

@@ -194,7 +194,7 @@ def _bad(tmp_path):
         "few images": (("--features", _table_of(tmp_path / "few.safetensors", 6, 12)), "few.safetensors: 1-shot tasks of the paper need 16 rows of every class; '0' has 12."),
         "not finite": (("--features", nan), "nan"),
         "other features": (("--out", taken), "holds results of other features (own.safetensors)"),
-        "no folder": (("--out", tmp_path / "file"), "cannot be made a folder"),
+        "no folder": (("--out", tmp_path / "file"), "this folder cannot be created"),
         "no tasks": (("--gradient-tasks", "0"), "tasks must be a whole number of at least 1; got 0"),
         "unknown method": (("--methods", "tim-adn"), "Unknown method 'tim-adn'. Did you mean 'tim-adm'?"),
         "no such module": (("--methods", "no_such_module:Solver"), "'no_such_module:Solver'"),

@@ -19,7 +19,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not name.rpartition(".")[2]:
         raise InvalidArgumentError(
-            f"a setting must look like temperature=10 or tim-adm.n_steps=50; got '{text}'."
+            f"a setting must look like NAME=VALUE, such as temperature=10; got '{text}'."
         )
     return name, parse_value(value)
 
