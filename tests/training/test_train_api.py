@@ -72,8 +72,8 @@ def test_configuration_of_a_run_repeats_it(finished, root, tmp_path):
 def test_settings_change_the_training(root, tmp_path):
     recipe = TrainConfig(backbone="conv4", epochs=1, **RECIPE)
     digests = set()
-    changes = ({}, {"nesterov": True}, {"label_smoothing": 0}, {"crop_area": 0.9}, {"jitter": 0},
-               {"flip": False}, {"crop_aspect": [1, 1]}, {"weight_decay": 0.1})  # fmt: skip
+    changes = ({}, {"nesterov": True}, {"label_smoothing": 0}, {"weight_decay": 0.1},
+               {"crop_area": 0.9}, {"jitter": 0})  # fmt: skip
     for number, settings in enumerate(changes):
         result = train(
             "folder", root, "conv4", tmp_path / str(number), config=recipe, settings=settings,

@@ -13,6 +13,7 @@ from infoshot.cli._console import stdout
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
+from infoshot.training.config_file import SETTINGS
 
 
 def train_backbone(
@@ -27,7 +28,8 @@ def train_backbone(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the run: checkpoints, logs, curve.")],
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with settings; the options and --set override it.")
+        Path | None,
+        typer.Option(help="TOML file with settings; the options and --set override it."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -35,7 +37,7 @@ def train_backbone(
             "--set",
             metavar="NAME=VALUE",
             help="Change a setting, such as weight_decay=5e-4 or schedule=cosine; repeat --set for "
-            "several. Overrides --config and the options.",
+            f"several. Overrides --config and the options. Settings: {', '.join(SETTINGS)}.",
         ),
     ] = None,
     epochs: Annotated[
