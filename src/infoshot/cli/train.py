@@ -48,10 +48,7 @@ def train_backbone(
     ] = None,
     lr: Annotated[
         float | None,
-        typer.Option(
-            help="Initial learning rate; default: 0.1. It drops to a tenth after 1/2 and after "
-            "11/15 of the epochs."
-        ),
+        typer.Option(help="Initial learning rate; default: 0.1."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights, order and augmentation; default: 0.")
@@ -127,9 +124,6 @@ def _print_result(result: training.TrainResult) -> None:
             f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (nearest prototype)",
             soft_wrap=True,
         )
-    names = ", ".join(path.name for path in (result.log, result.csv, result.curve))
-    stdout().print(
-        f"Checkpoints: {result.best}, {result.last}; beside them {names}, "
-        f"{result.config_file.name}",
-        soft_wrap=True,
-    )
+    others = (result.log, result.csv, result.curve, result.config_file)
+    names = ", ".join(path.name for path in others)
+    stdout().print(f"Checkpoints: {result.best}, {result.last}; also {names}", soft_wrap=True)
