@@ -94,8 +94,11 @@ def test_run_from_before_new_settings_resumes(finished, root, tmp_path):
         for field in new:
             del description["config"][field]
         path.write_text(json.dumps(description))
+    (tmp_path / "log.csv").unlink()
     again = train("folder", root, "conv4", tmp_path, epochs=3, settings=RECIPE, device="cpu")
     assert again.records == result.records
+    assert again.csv.read_bytes() == result.csv.read_bytes()
+    assert again.log.read_bytes() == result.log.read_bytes()  # with the machine that trained
     with pytest.raises(DataError, match=r"different training run \(flip True there, False here\)"):
         train("folder", root, "conv4", tmp_path, epochs=3, settings={**RECIPE, "flip": False},
               device="cpu")  # fmt: skip
