@@ -10,6 +10,7 @@ from infoshot.cli import _options as given
 from infoshot.cli._console import stdout
 from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
+from infoshot.training.config_file import SETTINGS
 
 
 def train_backbone(
@@ -33,7 +34,7 @@ def train_backbone(
             "--set",
             metavar="NAME=VALUE",
             help="Change a setting, such as weight_decay=5e-4 or schedule=cosine; repeat --set for "
-            "several. Overrides --config and the options.",
+            f"several. Overrides --config and the options. Settings: {', '.join(SETTINGS)}.",
         ),
     ] = None,
     epochs: Annotated[
@@ -44,10 +45,7 @@ def train_backbone(
     ] = None,
     lr: Annotated[
         float | None,
-        typer.Option(
-            help="Initial learning rate; default: 0.1. It drops to a tenth after 1/2 and after "
-            "11/15 of the epochs."
-        ),
+        typer.Option(help="Initial learning rate; default: 0.1."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights, order and augmentation; default: 0.")
@@ -101,9 +99,6 @@ def _print_result(result: training.TrainResult) -> None:
             f"{best.val_accuracy:.2f} ± {best.val_ci95:.2f} % (nearest prototype)",
             soft_wrap=True,
         )
-    names = ", ".join(path.name for path in (result.log, result.csv, result.curve))
-    stdout().print(
-        f"Checkpoints: {result.best}, {result.last}; beside them {names}, "
-        f"{result.config_file.name}",
-        soft_wrap=True,
-    )
+    others = (result.log, result.csv, result.curve, result.config_file)
+    names = ", ".join(path.name for path in others)
+    stdout().print(f"Checkpoints: {result.best}, {result.last}; also {names}", soft_wrap=True)

@@ -147,6 +147,8 @@ class _Run:
         """Prepare the batches and the network, together with the other processes."""
         about = {**self._about(), "epochs done": len(self.records)}
         self.ranks.check_same("images, settings or epochs", json.dumps(about, sort_keys=True))
+        if compile:
+            _import_compiler()
         self.batches = Batches(
             self.images,
             self.model.backbone.input_spec,
@@ -158,7 +160,6 @@ class _Run:
         if self.ranks.size > 1:
             self.network = DistributedDataParallel(self.model)
         if compile:
-            _import_compiler()
             self.network = torch.compile(self.network)
 
     def resume(self) -> None:
@@ -278,7 +279,7 @@ def _open_writer(run: _Run, tensorboard: bool) -> Iterator[Callable[[], None]]:
 def _import_compiler() -> None:
     """Import a module of PyTorch's compiler that uses a deprecated decorator of PyTorch itself.
 
-    ``torch.compile`` imports it on the first call. Importing it here keeps the warning, which users
+    ``torch.compile`` imports it. Importing it here keeps the warning, which users
     can do nothing about, out of their logs, and hides no other warning.
     """
     with warnings.catch_warnings():

@@ -53,13 +53,12 @@ def best_epoch(records: Sequence[EpochRecord]) -> int:
     return max(records, key=lambda record: (record.val_accuracy or 0, -record.epoch)).epoch
 
 
-def write_logs(
-    out: Path, records: Sequence[EpochRecord], config: Mapping[str, Any], ranks: Ranks
+def write_log(
+    path: Path, records: Sequence[EpochRecord], config: Mapping[str, Any], ranks: Ranks
 ) -> None:
-    """Write the logs of a run: JSON lines, and the same records as CSV.
+    """Write JSON lines: first the settings and the machine, then a line per epoch.
 
-    The first JSON line holds the settings and the machine. Each call writes both files completely,
-    so an interrupted run leaves no duplicate or partial line.
+    Each call writes the complete file, so an interrupted run leaves no duplicate or partial line.
     """
     head = {
         "config": dict(config),
@@ -67,15 +66,17 @@ def write_logs(
         "device": ranks.device,
         "environment": environment(ranks.device),
     }
+    lines = [head, *(dataclasses.asdict(record) for record in records)]
+    write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
+
+
+def write_csv(path: Path, records: Sequence[EpochRecord]) -> None:
+    """Write a CSV file with a row per epoch; the complete file, as :func:`write_log`."""
     rows = [dataclasses.asdict(record) for record in records]
-    write_atomically(out / LOG_NAME, "".join(json.dumps(line) + "\n" for line in (head, *rows)))
     cells = [["" if value is None else str(value) for value in row.values()] for row in rows]
-    write_atomically(out / CSV_NAME, csv_text(list(rows[0]), cells))
+    write_atomically(path, csv_text(list(rows[0]), cells))
 
 
-def logs_are_complete(out: Path, n_epochs: int) -> bool:
-    """Whether both logs of a run hold this number of epochs."""
-    return all(
-        path.is_file() and path.read_bytes().count(b"\n") == n_epochs + 1
-        for path in (out / LOG_NAME, out / CSV_NAME)
-    )
+def is_complete(path: Path, n_epochs: int) -> bool:
+    """Whether a log holds this number of epochs, after its first line."""
+    return path.is_file() and path.read_bytes().count(b"\n") == n_epochs + 1

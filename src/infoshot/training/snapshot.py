@@ -22,7 +22,15 @@ from infoshot.backbones.checkpoints import (
 from infoshot.core.errors import DataError
 from infoshot.distributed import Ranks
 from infoshot.training.config import TrainConfig
-from infoshot.training.records import EpochRecord, best_epoch, logs_are_complete, write_logs
+from infoshot.training.records import (
+    CSV_NAME,
+    LOG_NAME,
+    EpochRecord,
+    best_epoch,
+    is_complete,
+    write_csv,
+    write_log,
+)
 
 BEST, LAST = "best", "last"
 
@@ -47,13 +55,17 @@ class Snapshot:
         facts = {"epochs": [dataclasses.asdict(record) for record in self.records]}
         self._write_checkpoint(out / LAST, TrainingState(facts, self.tensors))
         self._write_best(out)
-        write_logs(out, self.records, self.about, ranks)
+        write_log(out / LOG_NAME, self.records, self.about, ranks)
+        write_csv(out / CSV_NAME, self.records)
 
     def complete(self, out: Path, ranks: Ranks) -> None:
-        """Write what an interrupted run may have left out after ``last``."""
+        """Write what an interrupted run may lack after ``last``: the best checkpoint, the logs."""
+        n_epochs = len(self.records)
         self._write_best(out)
-        if not logs_are_complete(out, len(self.records)):
-            write_logs(out, self.records, self.about, ranks)
+        if not is_complete(out / LOG_NAME, n_epochs):
+            write_log(out / LOG_NAME, self.records, self.about, ranks)
+        if not is_complete(out / CSV_NAME, n_epochs):
+            write_csv(out / CSV_NAME, self.records)
 
     def _write_best(self, out: Path) -> None:
         if best_epoch(self.records) == len(self.records):
