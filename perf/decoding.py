@@ -5,9 +5,9 @@ python -m perf.decoding [--out results/decoding.json]
 Large photos are made from the two photographs of scikit-learn, enlarged to 3200 x 2400 pixels with
 sensor noise, since the features of a small photo do not depend on the decoding. For each factor,
 JPEGs are decoded at half, a quarter or an eighth of their size while both sides keep at least so
-many times the pixels of the resized image. Prints CPU milliseconds per photo on one core (the best of four rounds), how many
-times faster that is than decoding all pixels, and the cosine of the features with those of whole
-decoding. The package uses the factor 2.
+many times the pixels of the resized image. Prints CPU milliseconds per photo on one core (the best
+of four rounds), how many times faster that is than decoding all pixels, and the cosine of the
+features with those of whole decoding. The package uses the factor 2.
 """
 
 import argparse

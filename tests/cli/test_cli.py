@@ -286,8 +286,8 @@ def test_installed_command_and_debug_anywhere(tmp_path):
 def test_demo_writes_a_figure_and_says_what_is_next(tmp_path, monkeypatch):
     monkeypatch.setattr("infoshot.cli.demo._TASKS", {"prototype": 50, "tim-adm": 50, "tim-gd": 2})
     monkeypatch.setattr("infoshot.cli.demo._CURVE_TASKS", 2)
-    monkeypatch.setattr("infoshot.cli.demo._SKEWED_TASKS", 20)
-    monkeypatch.setattr("infoshot.cli.demo_digits._PHOTOS", 4)
+    monkeypatch.setattr("infoshot.cli.demo._IMBALANCED_TASKS", 20)
+    monkeypatch.setattr("infoshot.cli.demo._PHOTOS", 4)
     result = run("demo", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "out" / "convergence.png").read_bytes().startswith(b"\x89PNG")

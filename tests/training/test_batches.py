@@ -107,7 +107,7 @@ def test_one_large_image_does_not_blow_up_the_others(tmp_path):
 def test_images_that_cannot_fit_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 100)
     split = open_dataset("folder", make_folders(tmp_path, 2, (30, 40))).split("train")
-    with pytest.raises(DataError, match="8 images of 30 x 40 pixels take 0 GB in memory"):
+    with pytest.raises(DataError, match="8 images of 30 x 40 pixels take 0 GB of memory"):
         stored_images(split.records, 168, n_workers=2)
 
 

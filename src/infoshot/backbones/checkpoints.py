@@ -150,9 +150,7 @@ def _description(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         inside = sorted(found.parent for found in folder.glob(f"*/{DESCRIPTION_NAME}"))
         hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
-        raise DataError(
-            f"{path}: this file does not exist, so the folder is not a checkpoint.{hint}"
-        )
+        raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
         description = json.loads(path.read_text())
         if description["format"] != _FORMAT:

@@ -71,7 +71,7 @@ def parse_prior(given: str) -> dict[str, float]:
         if Path(given).is_file():
             pairs = dict(json.loads(Path(given).read_text(encoding="utf-8")))
         elif given.endswith(".json"):
-            raise DataError(f"{given}: this file does not exist.")
+            raise DataError(f"{given}: there is no such file.")
         else:
             pairs = dict(pair.rsplit("=", 1) for pair in given.split(","))
         shares = {str(name).strip(): float(share) for name, share in pairs.items()}

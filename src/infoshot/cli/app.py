@@ -39,6 +39,7 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         try:
             with warnings.catch_warnings():
+                warnings.simplefilter("always", UserWarning)  # those of the library, every time
                 warnings.showwarning = lambda message, *_: complain(
                     "Warning", self._in_options(ctx, str(message))
                 )

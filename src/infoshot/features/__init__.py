@@ -1,4 +1,4 @@
-"""Feature tables: files in and out, and what methods want done to them first."""
+"""Features: extraction from images, feature files, and preparation for a method."""
 
 from infoshot.features.files import default_features_path, digest, read_features, write_features
 from infoshot.features.normalize import prepare, unit_length

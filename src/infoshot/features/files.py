@@ -1,10 +1,10 @@
-"""Feature files: safetensors in and out, ``.npz`` in.
+"""Feature files: safetensors is read and written, ``.npz`` is read.
 
 A file holds ``features`` [N, D] (float), ``labels`` [N] (whole numbers, -1 unlabelled), optionally
-``base_mean`` [D] and ``class_names``. In safetensors the names are JSON in the metadata, beside any
-text that says where the features came from. ``.npz`` may also use the keys ``f``, ``y`` and
+``base_mean`` [D] and ``class_names``. In safetensors the names are JSON in the metadata, beside the
+provenance. ``.npz`` may also use the keys ``f``, ``y`` and
 ``base``. To save space ``features`` may be 8-bit whole numbers with one ``features_scale`` per row.
-No pickle is ever read.
+Pickles are never read.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ _ZIP_MAGIC = b"PK\x03\x04"
 
 
 def default_features_path() -> Path:
-    """Where the features that come with the package are: mini-ImageNet test classes, ResNet-18."""
+    """Return the path of the embedded features: mini-ImageNet test classes, ResNet-18."""
     return Path(str(resources.files("infoshot") / "assets" / "mini_test_resnet18.safetensors"))
 
 
@@ -47,8 +47,8 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
     Raises
     ------
     DataError
-        If the file is missing, damaged, of another format or not consistent; the sentence says
-        what was found and what is accepted.
+        If the file is missing, damaged, of another format or inconsistent; the message says what
+        was found and what is accepted.
     """
     path = Path(path)
     if path.is_dir():
@@ -64,12 +64,12 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
 
 
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
-    """Write a table as safetensors; equal tables make equal files, which appear whole or not."""
+    """Write a table as safetensors, atomically; equal tables give equal bytes."""
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     if table.base_mean is not None:
         tensors["base_mean"] = table.base_mean.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
-    write_atomically(path, _in_one_order(save(tensors, metadata=metadata)))
+    write_atomically(path, _sort_metadata(save(tensors, metadata=metadata)))
 
 
 def digest(path: str | os.PathLike[str]) -> str:
@@ -78,13 +78,13 @@ def digest(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _in_one_order(content: bytes) -> bytes:
-    """Sort the metadata, which safetensors writes in any order: equal tables, equal files."""
+def _sort_metadata(content: bytes) -> bytes:
+    """Sort the metadata, which safetensors writes in any order."""
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of eight bytes
     return len(text).to_bytes(8, "little") + text + content[start:]
 
 
@@ -122,7 +122,7 @@ def _read_npz(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _table(path: Path, arrays: dict[str, Tensor], metadata: dict[str, str]) -> FeatureTable:
-    """Check what was read and put it together."""
+    """Check what was read and build the table."""
     for name in ("features", "labels"):
         if name not in arrays:
             found = ", ".join(sorted(arrays)) or "nothing"
@@ -132,7 +132,7 @@ def _table(path: Path, arrays: dict[str, Tensor], metadata: dict[str, str]) -> F
         raise _wrong(path, "features", features, "[N, D] with N and D at least 1")
     if labels.is_floating_point() or labels.dtype == torch.bool or labels.ndim != 1:
         raise _wrong(path, "labels", labels, "whole numbers [N]")
-    features, labels = _dequantised(path, arrays), labels.long()
+    features, labels = _dequantise(path, arrays), labels.long()
     if len(labels) != len(features):
         raise DataError(
             f"{path}: features and labels must have the same length; "
@@ -153,7 +153,7 @@ def _table(path: Path, arrays: dict[str, Tensor], metadata: dict[str, str]) -> F
     return FeatureTable(features, labels, base_mean, names, metadata)
 
 
-def _dequantised(path: Path, arrays: Mapping[str, Tensor]) -> Tensor:
+def _dequantise(path: Path, arrays: Mapping[str, Tensor]) -> Tensor:
     features, scale = arrays["features"], arrays.get("features_scale")
     if features.dtype in _FLOATS:
         return features

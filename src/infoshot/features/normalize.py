@@ -1,4 +1,4 @@
-"""What methods want done to features first: unit length, and before that centred or rooted."""
+"""Prepare features for a method: scale to unit length, after centring or square roots."""
 
 import warnings
 from typing import Literal
@@ -17,7 +17,7 @@ def unit_length(features: Tensor) -> Tensor:
     Raises
     ------
     InvalidArgumentError
-        If a row is zero, which has no direction.
+        If a row is all zero.
 
     Examples
     --------
@@ -37,37 +37,37 @@ def unit_length(features: Tensor) -> Tensor:
 
 
 def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2", "power-l2"]) -> Tensor:
-    """Features as a method wants them, at least in float32.
+    """Prepare features as a method requires, at least in float32.
 
     Raises
     ------
     DataError
-        If the base mean is needed and the table has none, or a row has no direction.
+        If the base mean is needed and the table has none, or a row is all zero.
     """
     features = table.features if table.features.dtype.itemsize >= 4 else table.features.float()
     if preparation == "centred-l2":
         if table.base_mean is None:
             raise DataError(
-                "this method subtracts the mean of the base classes, but the feature file has no "
-                "base_mean; 'infoshot extract --base-mean' puts it there, or choose another method."
+                "this method subtracts the mean of the base classes, but the features have no "
+                "base_mean; extract them with base_mean=True, or choose another method."
             )
         features = features - table.base_mean.to(features)
     if preparation == "power-l2":
-        features = _rooted(features)
+        features = _take_roots(features)
     try:
         return unit_length(features)
     except InvalidArgumentError as error:
         raise DataError(str(error)) from error
 
 
-def _rooted(features: Tensor) -> Tensor:
-    """Square roots of features that are not negative; others as they are, with a warning."""
+def _take_roots(features: Tensor) -> Tensor:
+    """Take square roots; if there are negative values, return the features with a warning."""
     n_negative = int((features < 0).sum())
     if not n_negative:
         return (features + 1e-6).sqrt()
     warnings.warn(
-        f"this method takes square roots of the features; {n_negative} values are negative and "
-        "have none, so the roots are left out.",
+        f"this method takes square roots of the features, but {n_negative} values are negative, so "
+        "the features are used without square roots.",
         UserWarning,
         stacklevel=3,
     )

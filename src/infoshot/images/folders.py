@@ -91,7 +91,7 @@ def read_labels(given: Path, *, all_lines: bool = False) -> list[tuple[ImageFile
         If no line has a label, or an image has two labels.
     """
     if not given.is_file():
-        raise DataError(f"{given}: this file does not exist.")
+        raise DataError(f"{given}: there is no such file.")
     listed = _read_list(given)
     rows = [(image, label) for image, label in listed if label]
     if not rows:

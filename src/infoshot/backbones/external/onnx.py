@@ -54,7 +54,7 @@ def open_onnx(name: str) -> Encoder:
     onnx, runtime = external_checks.packages("onnx", "onnx", "onnxruntime")
     path = Path(name).expanduser()
     if not path.is_file():
-        raise DataError(f"{path}: this file does not exist.")
+        raise DataError(f"{path}: there is no such file.")
     options = runtime.SessionOptions()
     options.log_severity_level = 4  # errors are raised instead
     options.intra_op_num_threads = 1  # batches run in parallel, not layers
