@@ -98,7 +98,7 @@ def test_nothing_is_extracted_from_too_few_images(given, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("extracted")
 
-    monkeypatch.setattr("infoshot.reproduction.whole_network.split_features", fail)
+    monkeypatch.setattr("infoshot.reproduction.whole_network.extract_split", fail)
     arguments = (*given[:2], "--root", few, *given[4:], "--only", "table1")
     result = run(*arguments, "--out", tmp_path / "r", *SMALL)
     assert result.exit_code == 2

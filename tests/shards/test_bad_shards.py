@@ -181,7 +181,7 @@ def test_support_and_shards_must_have_the_same_width(good, tmp_path):
             "prior must be left out for the method 'tim-auto', which does not use one.",
         ),
         ({"prior": {"a": 1.0}}, "prior must name every class once; missing: b, c, d, e, f and 1"),
-        ({"prior": dict.fromkeys("abcdefgh", 1.0)}, "there is no class 'h'"),
+        ({"prior": dict.fromkeys("abcdefgh", 1.0)}, "'h' is not one"),
         ({"device": "abacus"}, "device 'abacus' is not available here"),
     ],
 )
@@ -271,7 +271,7 @@ def test_command_prints_one_sentence(good, tmp_path):
         (("--prior", "shares.json"), "shares.json: there is no such file"),
         (("--method", "tim-auto", "--tolerance", "0.1"), "tolerance must be left out"),
         (("--method", "tim-auto", "--prior", "a=1"), "prior must be left out"),
-        (("--method", "tim-adm,tim-auto"), "must be one method"),
+        (("--method", "tim-adm,tim-auto"), "Unknown method 'tim-adm,tim-auto'"),
         (("--set", "n_steps=0"), "n_steps"),
         (("--tolerance", "-1"), "tolerance"),
     ):

@@ -58,7 +58,7 @@ BAD_SETTINGS = {
     "prior all zero": (TimGd(class_prior=[0, 0]), InvalidArgumentError, r"class_prior must give some class a weight above 0"),
     "prior too long": (TimAdm(class_prior=[1, 1, 1]), ShapeError, r"class_prior must hold one weight for each of the 2 classes; got 3"),
     "prior of words": (TimAdm(class_prior=["a", "b"]), InvalidArgumentError, r"class_prior must be a list of numbers"),
-    "prior with a zero": (TimAdm(class_prior=[1, 0]), InvalidArgumentError, r"class_prior must be above 0 for every class; got \[1, 0\]. If a class cannot occur, leave its examples out"),
+    "prior with a zero": (TimAdm(class_prior=[1, 0]), InvalidArgumentError, r"class_prior must be above 0 for every class; got \[1, 0\]. If a class cannot occur, remove its examples"),
     "step size above one": (TimAdm(prototype_step_size=1.5), InvalidArgumentError, r"prototype_step_size must be above 0 and at most 1; got 1.5"),
     "a name for a solver": ("tim-adm", InvalidArgumentError, r"solver must be a Solver, such as TimAdm\(\); got 'tim-adm'"),
 }  # fmt: skip
