@@ -1,9 +1,9 @@
-"""How fast the default encoder sees images, by threads, batch, memory layout and processes.
+"""Speed of the default encoder by threads, batch size, memory layout and processes.
 
 python -m perf.label_grid [results/label_grid.json]
 
-Every setting runs in a process of its own: ``lanes`` batches at a time, each by ``threads`` cores,
-or in one process per lane. The default of ``infoshot label`` must be within 20 % of the best.
+Every setting runs in new processes. Each of ``processes`` encodes ``lanes`` batches at a time, with
+``threads`` cores per batch. The default of ``infoshot label`` must be within 20 % of the best.
 """
 
 import json
@@ -21,36 +21,36 @@ DEFAULT = {"processes": 1, "lanes": 2, "threads": 1, "batch": 4, "channels_last"
 
 
 def images_per_second(lanes, threads, batch, channels_last):
-    """Of one process, after a warm-up."""
+    """Speed of one process, after a warm-up."""
     import torch
 
-    from infoshot.backbones.registry import pretrained_backbone
+    from infoshot.backbones import open_encoder
     from infoshot.core.memory import keep_freed_memory
-    from infoshot.features.extract import prepared_images
+    from infoshot.features.extract import prepare_images
 
-    keep_freed_memory()  # as the command does
+    keep_freed_memory()  # as infoshot label does
 
     torch.set_num_threads(threads)
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    backbone = pretrained_backbone("efficientnet-lite0").to(memory_format=layout)
+    backbone = open_encoder("efficientnet-lite0").backbone.to(memory_format=layout)
     crop = backbone.input_spec.crop
     images = torch.randint(0, 256, (batch, 3, crop, crop), dtype=torch.uint8)
 
     @torch.inference_mode()
-    def see(stop):
+    def encode(stop):
         torch.set_num_threads(threads)
-        n_seen = 0
-        while n_seen < 3 * batch or time.perf_counter() < stop:
-            x = prepared_images(images, backbone.input_spec).contiguous(memory_format=layout)
+        n_encoded = 0
+        while n_encoded < 3 * batch or time.perf_counter() < stop:
+            x = prepare_images(images, backbone.input_spec).contiguous(memory_format=layout)
             backbone(x)
-            n_seen += batch
-        return n_seen
+            n_encoded += batch
+        return n_encoded
 
     with ThreadPoolExecutor(lanes) as pool:
-        list(pool.map(see, [0.0] * lanes))
+        list(pool.map(encode, [0.0] * lanes))
         start = time.perf_counter()
-        n_seen = sum(pool.map(see, [start + SECONDS] * lanes))
-        return n_seen / (time.perf_counter() - start)
+        n_encoded = sum(pool.map(encode, [start + SECONDS] * lanes))
+        return n_encoded / (time.perf_counter() - start)
 
 
 def run(processes, lanes, threads, batch, channels_last):
@@ -77,7 +77,7 @@ def main():
     share = own["images_per_second"] / best["images_per_second"]
     report = {"best": best, "default": own, "share": round(share, 3), "rows": rows}
     text = json.dumps({**report, "environment": conditions}, indent=1) + "\n"
-    print(f"the default has {share:.0%} of the best")
+    print(f"the default reaches {share:.0%} of the best speed")
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(text)
 

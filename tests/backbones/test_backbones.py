@@ -8,7 +8,7 @@ from sklearn.datasets import load_sample_image
 from torch import nn
 
 from infoshot import DataError, InvalidArgumentError
-from infoshot.backbones import BACKBONES, make_backbone, open_encoder
+from infoshot.backbones import BACKBONES, InputSpec, make_backbone, open_encoder
 from infoshot.backbones.efficientnet_lite0 import _SameConv, imagenet_weights
 from infoshot.backbones.resnet12 import _DropBlock
 
@@ -124,3 +124,9 @@ def test_message_for_an_unknown_backbone_suggests_the_nearest_name():
         make_backbone("resnet-18")
     with pytest.raises(InvalidArgumentError, match=r"'resnet18' has no pretrained weights; train"):
         open_encoder("resnet18")
+
+
+def test_input_is_centred_and_scaled():
+    spec = InputSpec(mean=(0.5, 0.25, 0.0), std=(0.5, 0.25, 0.1))
+    out = spec.normalise(torch.full((2, 3, 4, 4), 0.5))
+    assert out[0, :, 0, 0].tolist() == pytest.approx([0.0, 1.0, 5.0])

@@ -130,19 +130,25 @@ def test_installed_packages_register_encoders(nets):
     assert "Did you mean 'our-net'?" in one_sentence(caught)
 
 
+ROW = "must give a row of floating-point numbers for each image; gave"
 REFUSED = {
-    "my_nets:text": "'my_nets:text' must be a torch.nn.Module, or a function or class that returns one; got str.",
-    "my_nets:raises": "'my_nets:raises' must return a network when it is called without arguments; it raised RuntimeError: no weights here.",
+    "my_nets:text": "'my_nets:text' must be a torch.nn.Module, or a function or class that returns "
+    "one; got str.",
+    "my_nets:raises": "'my_nets:raises' must return a network when it is called without arguments; "
+    "it raised RuntimeError: no weights here.",
     "my_nets:returns_text": "'my_nets:returns_text' must return a torch.nn.Module; got str.",
-    "my_nets:returns_images": "my_nets:returns_images: must give a row of floating-point numbers for each image; gave torch.float32 of shape (2, 4, 82, 82) for two images.",
-    "my_nets:Several": "my_nets:Several: must give a row of floating-point numbers for each image; gave tuple.",
-    "my_nets:Whole": "my_nets:Whole: must give a row of floating-point numbers for each image; gave torch.int64 of shape (2, 3) for two images.",
+    "my_nets:returns_images": f"my_nets:returns_images: {ROW} torch.float32 of shape "
+    "(2, 4, 82, 82) for two images.",
+    "my_nets:Several": f"my_nets:Several: {ROW} tuple.",
+    "my_nets:Whole": f"my_nets:Whole: {ROW} torch.int64 of shape (2, 3) for two images.",
     "my_nets:WrongInput": "'my_nets:WrongInput': input_spec must be an infoshot.InputSpec; got int.",
     "my_nets:Small": "my_nets:Small: failed on images of 32 x 32 pixels (images are too small).",
     "my_nets:nothing": "'my_nets:nothing': the module 'my_nets' has no 'nothing'.",
-    "no_such_nets:Net": "'no_such_nets:Net': the module 'no_such_nets' cannot be imported (ModuleNotFoundError: No module named 'no_such_nets').",
-    "my-net": "Unknown encoder 'my-net'. Known: efficientnet-lite0, hf:ID, timm:NAME, onnx:FILE, package.module:Name, the folder of a checkpoint.",
-}  # fmt: skip
+    "no_such_nets:Net": "'no_such_nets:Net': the module 'no_such_nets' cannot be imported "
+    "(ModuleNotFoundError: No module named 'no_such_nets').",
+    "my-net": "Unknown encoder 'my-net'. Known: efficientnet-lite0, hf:ID, timm:NAME, onnx:FILE, "
+    "package.module:Name, the folder of a checkpoint.",
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -199,7 +205,8 @@ def test_weights_of_a_file_are_loaded_into_a_reference(nets, tmp_path):
     net = make_backbone("my_nets:make_net").module
     for parameter in net.parameters():
         nn.init.normal_(parameter)
-    torch.save({f"module.{name}": value for name, value in net.state_dict().items()}, tmp_path / "w.pth")  # fmt: skip
+    weights = {f"module.{name}": value for name, value in net.state_dict().items()}
+    torch.save(weights, tmp_path / "w.pth")
     encoder = open_encoder("my_nets:make_net", weights=tmp_path / "w.pth")
     x = torch.rand(2, 3, 32, 32)
     with torch.no_grad():  # also its layer "fc", which is a classifier in other networks

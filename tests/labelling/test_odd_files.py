@@ -5,8 +5,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from infoshot import DataError
-from infoshot.images.decoding import FileLocation, ImageRecord
-from infoshot.images.workers import map_images
+from infoshot.images.decoding import FileLocation, ImageRecord, map_images
 from tests.labelling.odd_files import UPRIGHT, make_odd_files
 
 
