@@ -141,7 +141,8 @@ REFUSED = {
     "(2, 4, 82, 82) for two images.",
     "my_nets:Several": f"my_nets:Several: {ROW} tuple.",
     "my_nets:Whole": f"my_nets:Whole: {ROW} torch.int64 of shape (2, 3) for two images.",
-    "my_nets:WrongInput": "'my_nets:WrongInput': input_spec must be an infoshot.InputSpec; got int.",
+    "my_nets:WrongInput": "'my_nets:WrongInput': input_spec must be an infoshot.InputSpec; got "
+    "int.",
     "my_nets:Small": "my_nets:Small: failed on images of 32 x 32 pixels (images are too small).",
     "my_nets:nothing": "'my_nets:nothing': the module 'my_nets' has no 'nothing'.",
     "no_such_nets:Net": "'no_such_nets:Net': the module 'no_such_nets' cannot be imported "

@@ -16,7 +16,13 @@ from infoshot.backbones import open_encoder
 from infoshot.features.api import extract, extract_shards
 from infoshot.features.extract import Extraction, encode_images
 from infoshot.images.folders import find_images
+from tests.encoders import save_conv4
 from tests.image_folders import make_folders
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return save_conv4(tmp_path / "checkpoint")
 
 
 @pytest.fixture(scope="module")

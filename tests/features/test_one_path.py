@@ -134,7 +134,9 @@ def test_a_rotated_photo_has_the_features_of_the_upright_one(by_extract):
     assert torch.equal(by_extract["rotated.png"], by_extract["whole.png"])
     assert torch.equal(by_extract["rotated.jpg"], by_extract["decoded.png"])
     # JPEG stores the rotated photo with other rounding errors.
-    torch.testing.assert_close(by_extract["rotated.jpg"], by_extract["large.jpg"], atol=2e-3, rtol=0)
+    torch.testing.assert_close(
+        by_extract["rotated.jpg"], by_extract["large.jpg"], atol=2e-3, rtol=0
+    )
 
 
 def test_formats_differ_only_by_their_losses(by_extract):

@@ -43,7 +43,7 @@ def run(root, encoder, tmp_path):
     return run
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Raised to interrupt an extraction."""
 
 
@@ -51,7 +51,7 @@ def stop_after(n_images):
     def report(phase, done, total):
         assert (phase, total) == ("extracting test", N_IMAGES)
         if done >= n_images:
-            raise Stop
+            raise StopError
 
     return report
 
@@ -59,7 +59,7 @@ def stop_after(n_images):
 def test_a_run_that_progress_interrupts_resumes(run, encoder, tmp_path):
     undisturbed = run()
     cache = tmp_path / "cache"
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         run(cache=cache, progress=stop_after(1))
     sizes, seen = [], []
     encoder.backbone.register_forward_pre_hook(lambda _, x: sizes.append(len(x[0])))
@@ -77,10 +77,10 @@ def test_a_run_whose_encoder_fails_resumes(run, encoder, tmp_path):
     def fail(_, x):
         calls.append(len(x[0]))
         if len(calls) == 18:
-            raise Stop
+            raise StopError
 
     hook = encoder.backbone.register_forward_pre_hook(fail)
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         run(cache=cache)
     hook.remove()
     sizes = []
@@ -165,7 +165,7 @@ def test_two_processes_with_a_cache_give_the_table_of_one(root, tmp_path):
     sizes = {"resize": 20, "crop": 16, "dtype": "float32"}
     expected = extract("folder", root, checkpoint=tmp_path / "c", **sizes, out=tmp_path / "one")
     cache = tmp_path / "cache"
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         # What an interrupted process has cached is used by both.
         extract(
             "folder", root, checkpoint=tmp_path / "c", **sizes, cache=cache, progress=stop_after(64)

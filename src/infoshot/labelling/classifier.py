@@ -72,7 +72,7 @@ class Classifier:
     def probabilities(self, features: Tensor) -> Tensor:
         """Return calibrated probabilities, shape ``(image, class)``."""
         method = resolve_method(self.method).with_settings(self.settings)
-        solver = method.solver.with_settings(temperature=self.temperature)
+        solver = method.solver.at_temperature(self.temperature)
         z = prepare_features(features, method).unsqueeze(0)
         log_p = solver.classify(z, self.weights.unsqueeze(0))
         return calibrate(log_p[0].exp(), self.exponent)
