@@ -24,15 +24,15 @@ def images_per_second(lanes, threads, batch, channels_last):
     """Speed of one process, after a warm-up."""
     import torch
 
-    from infoshot.backbones.registry import pretrained_backbone
+    from infoshot.backbones import open_encoder
     from infoshot.core.memory import keep_freed_memory
-    from infoshot.features.extract import prepared_images
+    from infoshot.features.extract import prepare_images
 
     keep_freed_memory()  # as infoshot label does
 
     torch.set_num_threads(threads)
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    backbone = pretrained_backbone("efficientnet-lite0").to(memory_format=layout)
+    backbone = open_encoder("efficientnet-lite0").backbone.to(memory_format=layout)
     crop = backbone.input_spec.crop
     images = torch.randint(0, 256, (batch, 3, crop, crop), dtype=torch.uint8)
 
@@ -41,7 +41,7 @@ def images_per_second(lanes, threads, batch, channels_last):
         torch.set_num_threads(threads)
         n_encoded = 0
         while n_encoded < 3 * batch or time.perf_counter() < stop:
-            x = prepared_images(images, backbone.input_spec).contiguous(memory_format=layout)
+            x = prepare_images(images, backbone.input_spec).contiguous(memory_format=layout)
             backbone(x)
             n_encoded += batch
         return n_encoded

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from infoshot.backbones import make_backbone
+from infoshot.backbones.checkpoints import save_checkpoint
 from infoshot.features.extract import Extraction, encode_images
 from infoshot.images import open_dataset
 from infoshot.images.decoding import resize_and_crop
@@ -40,3 +42,10 @@ def extract_features(split, encoder, how=None, **more):
     locations = [record.location for record in split.records]
     how = how or Extraction()
     return encode_images(locations, lambda: encoder, how, strict=True, **more).features
+
+
+def save_conv4(folder):
+    """Save a checkpoint with random weights, always the same, and return its folder."""
+    torch.manual_seed(0)
+    save_checkpoint(folder, "conv4", make_backbone("conv4").eval().state_dict())
+    return folder

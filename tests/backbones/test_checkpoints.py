@@ -6,7 +6,7 @@ import torch
 
 from infoshot import DataError
 from infoshot.backbones import make_backbone
-from infoshot.backbones.checkpoints import import_checkpoint, load_checkpoint, save_checkpoint
+from infoshot.backbones.checkpoints import import_weights, load_checkpoint, save_checkpoint
 from infoshot.core.atomic import write_atomically
 
 
@@ -22,21 +22,21 @@ def _same(first, second):
         return torch.equal(first(images), second(images))
 
 
-def test_saved_and_loaded_it_is_the_same_network(conv4, tmp_path):
+def test_loading_a_saved_checkpoint_gives_the_same_network(conv4, tmp_path):
     digest = save_checkpoint(
         tmp_path / "c", "conv4", conv4.state_dict(), class_names=("a", "b"), config={"lr": 0.1}
     )
-    checkpoint = load_checkpoint(tmp_path / "c")
-    assert _same(checkpoint.backbone, conv4)
-    assert not checkpoint.backbone.training
-    assert checkpoint.digest == digest
-    assert checkpoint.class_names == ("a", "b")
-    assert checkpoint.config == {"lr": 0.1}
+    encoder = load_checkpoint(tmp_path / "c")
+    assert _same(encoder.backbone, conv4)
+    assert not encoder.backbone.training
+    assert encoder.digest == digest
+    assert encoder.class_names == ("a", "b")
+    assert encoder.config == {"lr": 0.1}
     names = ["checkpoint.json", f"weights-{digest[:16]}.safetensors"]
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == names
 
 
-def test_digest_follows_the_weights(conv4, tmp_path):
+def test_digest_depends_on_the_weights_only(conv4, tmp_path):
     before = save_checkpoint(tmp_path / "a", "conv4", conv4.state_dict())
     assert save_checkpoint(tmp_path / "b", "conv4", conv4.state_dict()) == before
     with torch.no_grad():
@@ -53,7 +53,7 @@ def test_release_layout_is_imported(name, tmp_path):
     weights[f"module.{head}.bias"] = torch.rand(64)
     path = tmp_path / "best.pth.tar"
     torch.save({"epoch": 90, "state_dict": weights, "best_prec1": torch.tensor(0.6)}, path)
-    assert _same(import_checkpoint(path, name).backbone, backbone)
+    assert _same(import_weights(path, name).backbone, backbone)
 
 
 def _change(path, change):
@@ -65,7 +65,7 @@ def _weights(folder):
 
 
 BAD = {
-    "no folder": (lambda folder: None, "there is no such folder with a checkpoint"),
+    "no folder": (lambda folder: None, "this checkpoint folder does not exist"),
     "no weights": (lambda folder: _weights(folder).unlink(), r"weights-\w+\.safetensors: there is no such file"),
     "truncated weights": (lambda folder: _change(_weights(folder), lambda b: b[:-50]), "truncated or changed"),
     "changed weights": (lambda folder: _change(_weights(folder), lambda b: b[:-1] + b"x"), "truncated or changed"),
@@ -95,20 +95,22 @@ class _Malicious:
         return os.mkdir, (str(self.marker),)
 
 
-def test_import_runs_nothing(tmp_path):
+def test_import_executes_no_code_of_the_file(tmp_path):
     marker, path = tmp_path / "executed", tmp_path / "evil.pth"
     torch.save({"state_dict": _Malicious(marker)}, path)
-    with pytest.raises(DataError, match=r"evil\.pth: refused; not a whole file of weights"):
-        import_checkpoint(path, "conv4")
+    with pytest.raises(
+        DataError, match=r"evil\.pth: truncated, or not a file of weights that can be read"
+    ):
+        import_weights(path, "conv4")
     assert not marker.exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"hello" * 50, pickle.dumps([1])])
-def test_import_of_something_else_is_refused(content, tmp_path):
+def test_import_refuses_other_files(content, tmp_path):
     path = tmp_path / "x.pth"
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"x\.pth: "):
-        import_checkpoint(path, "conv4")
+        import_weights(path, "conv4")
 
 
 @pytest.mark.parametrize("dies_at", [0, 1])
@@ -128,7 +130,7 @@ def test_killed_writer_leaves_the_old_checkpoint(dies_at, conv4, tmp_path, monke
     assert _same(load_checkpoint(tmp_path / "c").backbone, conv4)
 
 
-def test_old_weights_are_cleared_away(conv4, tmp_path):
+def test_old_weights_are_removed(conv4, tmp_path):
     save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict())
     other = make_backbone("conv4").eval()
     save_checkpoint(tmp_path / "c", "conv4", other.state_dict())

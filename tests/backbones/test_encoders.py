@@ -9,10 +9,9 @@ import transformers
 from torch import nn
 
 from infoshot import DataError, InvalidArgumentError
-from infoshot.backbones import make_backbone
-from infoshot.backbones.backbone import InputSpec
-from infoshot.backbones.checkpoints import pretrained_checkpoint, save_checkpoint
-from infoshot.backbones.encoders import open_encoder
+from infoshot.backbones import PRETRAINED, InputSpec, make_backbone, open_encoder
+from infoshot.backbones.backbone import weights_digest
+from infoshot.backbones.checkpoints import save_checkpoint
 from infoshot.core.errors import MissingDependencyError
 from infoshot.features.extract import Extraction
 from tests.encoders import extract_features, make_split, network_inputs, one_sentence
@@ -27,12 +26,12 @@ def _same(features, expected):
     torch.testing.assert_close(features, expected, atol=1e-5, rtol=1e-5)
 
 
-# Names and folders of ours
+# Names and encoders of this package
 
 
 def test_pretrained_names_and_checkpoints_are_opened(tmp_path):
-    ours = pretrained_checkpoint("efficientnet-lite0")
-    assert open_encoder("efficientnet-lite0").digest == ours.digest
+    expected = weights_digest(PRETRAINED["efficientnet-lite0"]())
+    assert open_encoder("efficientnet-lite0").digest == expected
     digest = save_checkpoint(tmp_path / "c", "conv4", make_backbone("conv4").state_dict())
     for spec in (tmp_path / "c", tmp_path / "c" / "checkpoint.json"):
         assert open_encoder(str(spec)).digest == digest
@@ -40,10 +39,10 @@ def test_pretrained_names_and_checkpoints_are_opened(tmp_path):
 
 UNKNOWN = {
     "efficientnet-lite": "Did you mean 'efficientnet-lite0'?",
-    "facebook/dinov2-small": "Known: efficientnet-lite0, hf:ID, timm:NAME, onnx:FILE, FOLDER of",
+    "facebook/dinov2-small": "Known: efficientnet-lite0, hf:ID, timm:NAME, onnx:FILE, package.module:Name, the folder of a checkpoint.",
     "model.onnx": "Did you mean 'onnx:model.onnx'?",
     "hf:": "Did you mean 'hf:ID'?",
-    "keras:vgg": "Unknown encoder 'keras:vgg'.",
+    "keras:vgg": "'keras:vgg': the module 'keras' cannot be imported (ModuleNotFoundError: ",
 }
 
 
@@ -54,7 +53,7 @@ def test_unknown_encoders_get_one_clear_sentence(spec):
     assert UNKNOWN[spec] in one_sentence(caught)
 
 
-def test_folder_of_something_else_is_said(tmp_path):
+def test_folder_without_a_encoder_is_reported(tmp_path):
     with pytest.raises(DataError, match="the folder is not a checkpoint"):
         open_encoder(str(tmp_path))
 
@@ -67,7 +66,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("kind", MISSING)
-def test_missing_packages_are_said_with_the_command(kind, monkeypatch):
+def test_missing_packages_are_reported_with_the_command_to_install_them(kind, monkeypatch):
     package, message = MISSING[kind]
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingDependencyError) as caught:
@@ -99,7 +98,7 @@ def _embedding(model, x):
     return model.get_image_features(pixel_values=x).pooler_output
 
 
-# model class, settings of its configuration, image processor, how transformers gives its features
+# model class, settings of its configuration, image processor, how transformers computes features
 MODELS = {
     "vit": ("ViTModel", TOWER, SIZES, _class_token),
     "deit": ("DeiTModel", TOWER, {"size": 36, "crop_size": 32, "do_center_crop": True}, _class_token),
@@ -128,33 +127,33 @@ def _saved(folder, name="vit", model=None, **processor):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_features_are_those_of_transformers(name, split, tmp_path, monkeypatch, capfd):
+def test_features_equal_those_of_transformers(name, split, tmp_path, monkeypatch, capfd):
     folder = _saved(tmp_path / name, name)
-    monkeypatch.setattr("socket.socket.connect", None)  # nothing outside is asked
+    monkeypatch.setattr("socket.socket.connect", None)  # no network access
     capfd.readouterr()
-    checkpoint = open_encoder(f"hf:{folder}")
+    encoder = open_encoder(f"hf:{folder}")
     assert capfd.readouterr() == ("", "")
     resize = {"deit": 36, "dinov2": 40, "dinov2-registers": 40}.get(name, 32)
     spec = InputSpec(32, resize, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
-    assert checkpoint.backbone.input_spec == spec
-    assert checkpoint.backbone_name == f"hf:{name}"
-    assert not checkpoint.backbone.training
-    assert not [key for key in checkpoint.backbone.state_dict() if "text_model" in key]
+    assert encoder.backbone.input_spec == spec
+    assert encoder.backbone_name == f"hf:{name}"
+    assert not encoder.backbone.training
+    assert not [key for key in encoder.backbone.state_dict() if "text_model" in key]
     with torch.no_grad():
         expected = MODELS[name][3](_model(name), network_inputs(split, spec))
-    assert checkpoint.backbone.feature_dim == expected.shape[1]
-    _same(extract_features(split, checkpoint, Extraction(batch_size=2)), expected)
+    assert encoder.backbone.feature_dim == expected.shape[1]
+    _same(extract_features(split, encoder, Extraction(batch_size=2)), expected)
 
 
-def test_class_token_needs_no_pooler_and_half_weights_become_whole(
+def test_class_token_needs_no_pooler_and_float16_weights_become_float32(
     split, tmp_path, monkeypatch, caplog
 ):
     classifier = transformers.ViTForImageClassification(transformers.ViTConfig(**TOWER)).half()
     folder = _saved(tmp_path, "vit", classifier)
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     first, second = (open_encoder(f"hf:{folder}") for _ in range(2))
-    assert not caplog.records  # transformers would report what is left out and what is new
-    assert first.digest == second.digest  # no random pooler in it
+    assert not caplog.records  # transformers would report unused and new weights
+    assert first.digest == second.digest  # it has no random pooler
     with torch.no_grad():
         expected = _class_token(
             classifier.float().vit, network_inputs(split, first.backbone.input_spec)
@@ -162,7 +161,7 @@ def test_class_token_needs_no_pooler_and_half_weights_become_whole(
     _same(extract_features(split, first, Extraction()), expected)
 
 
-def test_digest_follows_what_features_depend_on(tmp_path):
+def test_digest_depends_on_everything_that_features_depend_on(tmp_path):
     model = _model("vit")
     digests = [open_encoder(f"hf:{_saved(tmp_path / f, 'vit', model)}").digest for f in "ab"]
     assert digests[0] == digests[1]
@@ -204,14 +203,14 @@ def _drop_weight(folder):
 
 
 BAD_HF = {
-    "another kind": (lambda f: _edit(f, "config.json", model_type="bert"), "a model of type bert; known: vit, deit, dinov2,"),
-    "no configuration": (lambda f: (f / "config.json").unlink(), "transformers can read no vision model there ("),
-    "half a configuration": (lambda f: (f / "config.json").write_text("{"), "transformers can read no vision model there ("),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "transformers can read no vision model there (Error no file"),
-    "damaged weights": (lambda f: (f / "model.safetensors").write_bytes(b"x" * 99), "transformers can read no vision model there ("),
+    "another kind": (lambda f: _edit(f, "config.json", model_type="bert"), "the model type bert is not supported; these are: vit, deit, dinov2,"),
+    "no configuration": (lambda f: (f / "config.json").unlink(), "transformers cannot read a vision model ("),
+    "half a configuration": (lambda f: (f / "config.json").write_text("{"), "transformers cannot read a vision model ("),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "transformers cannot read a vision model (Error no file"),
+    "damaged weights": (lambda f: (f / "model.safetensors").write_bytes(b"x" * 99), "transformers cannot read a vision model ("),
     "a weight missing": (_drop_weight, "1 of its weights are missing (such as 'layernorm.bias')"),
-    "weights of another shape": (lambda f: _edit(f, "config.json", hidden_size=8), "transformers can read no vision model there ("),
-    "no processor": (lambda f: (f / "preprocessor_config.json").unlink(), "there (Can't load image processor for '"),
+    "weights of another shape": (lambda f: _edit(f, "config.json", hidden_size=8), "transformers cannot read a vision model ("),
+    "no processor": (lambda f: (f / "preprocessor_config.json").unlink(), "transformers cannot read a vision model (Can't load image processor for '"),
     "no size": (_processor(size=None), "'size' of the image processor must be the side of a square in pixels; got None."),
     "not square": (_processor(size={"height": 32, "width": 24}), "must be the side of a square in pixels; got {'height': 32, 'width': 24}."),
     "no crop": (_processor(do_center_crop=True), "'crop_size' of the image processor must be the side of a square in pixels; got None."),
@@ -243,12 +242,10 @@ def test_unknown_ids_get_one_clear_sentence(name, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(DataError) as caught:
         open_encoder(f"hf:{name}")
-    assert one_sentence(caught).startswith(
-        f"hf:{name}: transformers can read no vision model there ("
-    )
+    assert one_sentence(caught).startswith(f"hf:{name}: transformers cannot read a vision model (")
 
 
-# timm, which does not import beside this build of PyTorch, so that a stand-in has to do
+# timm, replaced by a stand-in, since it cannot be imported beside every build of PyTorch
 
 
 class _Timm:
@@ -284,19 +281,19 @@ class _Timm:
         return self.config
 
 
-def test_timm_models_see_what_timm_says(split, monkeypatch):
+def test_timm_models_get_the_input_that_timm_describes(split, monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", timm := _Timm())
-    checkpoint = open_encoder("timm:resnet50.a1_in1k")
+    encoder = open_encoder("timm:resnet50.a1_in1k")
     spec = InputSpec(32, 35, (0.4, 0.5, 0.6), (1, 1, 1))  # floor(32 / 0.9)
-    assert checkpoint.backbone.input_spec == spec
-    assert checkpoint.backbone.feature_dim == 7
-    assert checkpoint.backbone_name == "timm:resnet50.a1_in1k"
+    assert encoder.backbone.input_spec == spec
+    assert encoder.backbone.feature_dim == 7
+    assert encoder.backbone_name == "timm:resnet50.a1_in1k"
     with torch.no_grad():
         expected = timm.model(network_inputs(split, spec))
-    _same(extract_features(split, checkpoint, Extraction()), expected)
+    _same(extract_features(split, encoder, Extraction()), expected)
     with torch.no_grad():
         timm.model[0].bias.add_(1e-3)
-    assert open_encoder("timm:resnet50.a1_in1k").digest != checkpoint.digest
+    assert open_encoder("timm:resnet50.a1_in1k").digest != encoder.digest
 
 
 BAD_TIMM = {
@@ -317,7 +314,7 @@ def test_bad_timm_models_get_one_clear_sentence(case, monkeypatch):
 
 
 @pytest.mark.parametrize("error", ["RuntimeError('operator torchvision::nms does not exist')", "ImportError('No torchvision')"])  # fmt: skip
-def test_timm_that_does_not_import_is_said(error, tmp_path, monkeypatch):
+def test_timm_that_cannot_be_imported_is_reported(error, tmp_path, monkeypatch):
     (tmp_path / "timm.py").write_text(f"raise {error}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "timm", raising=False)

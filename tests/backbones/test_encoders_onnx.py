@@ -7,9 +7,8 @@ import torch
 from onnx import TensorProto, helper
 
 from infoshot import DataError
-from infoshot.backbones import make_backbone
-from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD, InputSpec
-from infoshot.backbones.encoders import open_encoder
+from infoshot.backbones import InputSpec, make_backbone, open_encoder
+from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD
 from infoshot.features.extract import Extraction
 from tests.encoders import extract_features, make_split, network_inputs, one_sentence
 
@@ -22,7 +21,7 @@ def conv4():
 
 def _export(network, shape, path, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # there is a newer way, ten times slower
+        warnings.simplefilter("ignore")  # the newer exporter is ten times slower
         torch.onnx.export(
             network, (torch.rand(shape),), path, dynamo=False, input_names=["x"], **options
         )
@@ -30,7 +29,7 @@ def _export(network, shape, path, **options):
 
 @pytest.fixture(scope="module")
 def exported(conv4, tmp_path_factory):
-    """The network with open sizes and its weights in a file beside, and for four of 84 x 84."""
+    """A network with dynamic sizes and its weights in another file, and one for 4 x 84 x 84."""
     folder = tmp_path_factory.mktemp("exported")
     axes = {"x": {0: "batch", 2: "height", 3: "width"}}
     _export(conv4, (2, 3, 64, 48), folder / "open.onnx", dynamic_axes=axes)
@@ -41,20 +40,20 @@ def exported(conv4, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("file", "crop", "resize"), [("open", 224, 256), ("fixed", 84, 96)])
-def test_features_are_those_of_pytorch(file, crop, resize, conv4, exported, tmp_path):
-    checkpoint = open_encoder(f"onnx:{exported / file}.onnx")
-    assert checkpoint.backbone.input_spec == InputSpec(crop, resize, IMAGENET_MEAN, IMAGENET_STD)
-    assert checkpoint.backbone.feature_dim == 64
-    assert checkpoint.backbone_name == f"onnx:{file}.onnx"
+def test_features_equal_those_of_pytorch(file, crop, resize, conv4, exported, tmp_path):
+    encoder = open_encoder(f"onnx:{exported / file}.onnx")
+    assert encoder.backbone.input_spec == InputSpec(crop, resize, IMAGENET_MEAN, IMAGENET_STD)
+    assert encoder.backbone.feature_dim == 64
+    assert encoder.backbone_name == f"onnx:{file}.onnx"
     split = make_split(tmp_path)
     with torch.no_grad():
-        expected = conv4(network_inputs(split, checkpoint.backbone.input_spec))
-    for batch_size in (3, 8):  # below and above the batch of the model, neither divides it
-        features = extract_features(split, checkpoint, Extraction(batch_size=batch_size))
+        expected = conv4(network_inputs(split, encoder.backbone.input_spec))
+    for batch_size in (3, 8):  # below and above the batch of the model; neither divides it
+        features = extract_features(split, encoder, Extraction(batch_size=batch_size))
         torch.testing.assert_close(features, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_digest_follows_the_weights_beside_the_file(exported, tmp_path):
+def test_digest_depends_on_weights_in_another_file(exported, tmp_path):
     original = open_encoder(f"onnx:{exported / 'open.onnx'}").digest
     folder = shutil.copytree(exported, tmp_path / "copy")
     assert open_encoder(f"onnx:{folder / 'open.onnx'}").digest == original
@@ -78,7 +77,7 @@ def _mean_of_pixels(
     onnx.save(model, path)
 
 
-def test_metadata_say_what_the_model_wants_to_see(tmp_path):
+def test_metadata_describe_the_input_of_the_model(tmp_path):
     metadata = {"mean": "[0, 0.5, 1]", "std": "[1, 2, 0.5]", "crop": "32", "resize": "40"}
     _mean_of_pixels(tmp_path / "m.onnx", **metadata)
     backbone = open_encoder(f"onnx:{tmp_path / 'm.onnx'}").backbone
@@ -107,7 +106,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_models_of_something_else_get_one_clear_sentence(case, tmp_path):
+def test_models_that_are_not_encoders_get_one_clear_sentence(case, tmp_path):
     options, message = BAD[case]
     _mean_of_pixels(path := tmp_path / "m.onnx", **options)
     with pytest.raises(DataError) as caught:
@@ -128,7 +127,7 @@ def test_models_that_fail_get_one_clear_sentence(tmp_path, capfd):
 
 
 def test_damaged_files_get_one_clear_sentence(exported, tmp_path, capfd):
-    with pytest.raises(DataError, match=r"none\.onnx: there is no such file\."):
+    with pytest.raises(DataError, match=r"none\.onnx: this file does not exist\."):
         open_encoder(f"onnx:{tmp_path / 'none.onnx'}")
     content = (exported / "fixed.onnx").read_bytes()
     files = {"empty": b"", "text": b"hello" * 99, "half": content[: len(content) // 2]}
@@ -136,7 +135,7 @@ def test_damaged_files_get_one_clear_sentence(exported, tmp_path, capfd):
     for name, content in files.items():
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(content)
-        with pytest.raises(DataError, match=r"\.onnx: not a whole ONNX model that onnxruntime can run \(.+\)\.$") as caught:  # fmt: skip
+        with pytest.raises(DataError, match=r"\.onnx: onnxruntime cannot run this model \(.+\)\.$") as caught:  # fmt: skip
             open_encoder(f"onnx:{path}")
         one_sentence(caught)
     assert capfd.readouterr().err == ""

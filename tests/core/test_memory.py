@@ -15,8 +15,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the C library's own setting")
-def test_kept_memory_is_not_fetched_page_by_page_again():
+@pytest.mark.skipif(sys.platform != "linux", reason="a setting of GNU's C library")
+def test_kept_memory_is_not_requested_again():
     faults = [
         int(subprocess.check_output([sys.executable, "-c", SCRIPT.format(keep=keep)]))
         for keep in (False, True)

@@ -6,7 +6,7 @@ from scipy import stats
 from infoshot.core.rng import choose, random_bits
 
 
-def test_bits_depend_on_their_place_only():
+def test_bits_depend_on_seed_stream_and_task_only():
     all_at_once = random_bits(3, 1, torch.arange(50), (4, 5))
     alone = random_bits(3, 1, torch.tensor([17]), (4, 5))
     assert torch.equal(all_at_once[17:18], alone)
@@ -14,8 +14,8 @@ def test_bits_depend_on_their_place_only():
     assert not torch.equal(all_at_once, random_bits(3, 2, torch.arange(50), (4, 5)))
 
 
-def test_bits_are_those_of_splitmix64():
-    # The hash written out with Python's whole numbers, which do not wrap around by themselves.
+def test_bits_equal_those_of_splitmix64():
+    # The hash in Python's integers, which do not overflow.
     mask = 2**64 - 1
 
     def mix(x):
@@ -45,7 +45,7 @@ def test_every_ordered_choice_is_equally_likely():
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
-def test_large_sets_are_drawn_from_evenly():
+def test_choices_from_large_sets_are_uniform():
     n = 30_000
     chosen = choose(1, 0, torch.arange(n), torch.full((n,), 600), 20)
     assert all(len(set(row)) == 20 for row in chosen[:200].tolist())

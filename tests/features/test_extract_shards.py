@@ -1,47 +1,47 @@
-"""Shards of features from images: the same files by one process or two, and none made twice."""
+"""Shards of features: the same files from one process or two, and none computed twice."""
 
 import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
-from infoshot.features.encode import digest_files, encode_files
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from infoshot.backbones import make_backbone
-from infoshot.backbones.checkpoints import open_checkpoint, save_checkpoint
-from infoshot.features import read_features
-from infoshot.features.extract import Extraction
-from infoshot.images.folders import find_photos
-from infoshot.shards import find_shards
-from tests.labelling.commands import run
+from infoshot import DataError, InvalidArgumentError
+from infoshot.backbones import open_encoder
+from infoshot.features.api import extract, extract_shards
+from infoshot.features.extract import Extraction, encode_images
+from infoshot.images.folders import find_images
+from tests.encoders import save_conv4
+from tests.image_folders import make_folders
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    torch.manual_seed(0)
-    folder = tmp_path / "checkpoint"
-    save_checkpoint(folder, "conv4", make_backbone("conv4").eval().state_dict())
-    return folder
+    return save_conv4(tmp_path / "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Folders with 20 photos of each of three classes; the names start with the class."""
+    folder = tmp_path_factory.mktemp("photos")
+    make_folders(folder, 20, size=(40, 40), splits={"all": ("cat", "dog", "eel")})
+    return folder / "all"
 
 
 @pytest.fixture
-def pile(made, tmp_path):
-    """The photos of the other tests as a list, and two files that are no images."""
+def images(photos, tmp_path):
+    """A list of 23 photos and two files that are not images."""
     (tmp_path / "empty.png").write_bytes(b"")
     (tmp_path / "text.jpg").write_text("no image")
-    names = sorted(map(str, (made / "photos").glob("*.png")))[:23]
+    names = sorted(map(str, photos.glob("*/*.png")))[:23]
     names[3:3], names[9:9] = [str(tmp_path / "empty.png")], [str(tmp_path / "text.jpg")]
-    (tmp_path / "pile.txt").write_text("\n".join(names))
-    return tmp_path / "pile.txt"
-
-
-def extract(pile, out, checkpoint, *more):
-    arguments = (pile, "--out", out, "--backbone", checkpoint, "--shard-size", 10)
-    return run("extract-shards", *arguments, *more)
+    (tmp_path / "images.txt").write_text("\n".join(names))
+    return tmp_path / "images.txt"
 
 
 def shard_facts(path):
@@ -49,92 +49,106 @@ def shard_facts(path):
         return json.loads(file.metadata()["shard"])
 
 
-class NoStore:
-    """Keeps nothing."""
-
-    def read(self, digests):
-        return {}
-
-    def add(self, digests, features):
-        pass
-
-    def tidy(self):
-        pass
-
-
-def test_rows_are_the_features_of_their_paths(pile, checkpoint, tmp_path):
-    result = extract(pile, tmp_path / "out", checkpoint, "--dtype", "float32")
-    assert result.exit_code == 0, result.output
-    assert "25 images in 3 shards, 3 of them made now; 2 images could not be read" in result.stdout
-    files = find_photos(pile)
-    expected = encode_files(
-        files,
-        digest_files(files, 1),
-        lambda: open_checkpoint(checkpoint, None),
-        Extraction(),
-        NoStore(),
+def test_rows_are_the_features_of_their_paths(images, checkpoint, tmp_path):
+    counts = extract_shards(
+        images, tmp_path / "out", backbone=checkpoint, shard_size=10, dtype="float32"
     )
-    shards = find_shards(tmp_path / "out")
-    assert [shard.n_rows for shard in shards] == [8, 10, 5]
-    paths = [path for shard in shards for path in shard_facts(shard.path)["paths"]]
-    place = {found.path: number for number, found in enumerate(files)}
-    rows = torch.cat([shard.rows() for shard in shards])
-    torch.testing.assert_close(rows, expected.features[[place[path] for path in paths]])
-    reasons = shard_facts(shards[0].path)["unreadable"]
-    assert len(reasons) == 2
-    assert "empty" in "".join(reasons.values())
+    assert (counts.n_images, counts.n_unreadable, counts.n_shards, counts.n_new) == (25, 2, 3, 3)
+    files = find_images(images)
+    locations = [file.location for file in files]
+    expected = encode_images(locations, lambda: open_encoder(checkpoint), Extraction())
+    shards = sorted((tmp_path / "out").iterdir())
+    assert [shard.name for shard in shards] == [f"shard-00000{i}.safetensors" for i in range(3)]
+    paths = [path for shard in shards for path in shard_facts(shard)["paths"]]
+    rows = [load_file(shard)["features"] for shard in shards]
+    assert [len(some) for some in rows] == [8, 10, 5]
+    place = {file.path: number for number, file in enumerate(files)}
+    assert torch.equal(torch.cat(rows), expected.features[[place[path] for path in paths]])
+    reasons = shard_facts(shards[0])["unreadable"]
+    assert list(reasons.values()) == [
+        "the file is empty", "not an image, or in a format that is not supported",
+    ]  # fmt: skip
 
 
-def test_finished_shards_are_not_made_again(pile, checkpoint, tmp_path):
-    out = tmp_path / "out"
-    assert extract(pile, out, checkpoint).exit_code == 0
+def test_finished_shards_are_not_computed_again(images, checkpoint, tmp_path):
+    out, seen = tmp_path / "out", []
+    extract_shards(images, out, backbone=checkpoint, shard_size=10)
     (out / "shard-000001.safetensors").unlink()
     before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    assert "3 shards, 1 of them made now" in extract(pile, out, checkpoint).stdout
+    counts = extract_shards(
+        images, out, backbone=checkpoint, shard_size=10, progress=lambda *e: seen.append(e)
+    )
+    assert (counts.n_shards, counts.n_new, counts.n_unreadable) == (3, 1, 2)
     assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    assert seen[0] == ("extracting", 0, 25)
+    assert seen[-1] == ("extracting", 25, 25)
 
 
-def test_two_processes_write_the_same_files(pile, checkpoint, tmp_path):
-    assert extract(pile, tmp_path / "one", checkpoint).exit_code == 0
-    arguments = ["extract-shards", pile, "--out", tmp_path / "two", "--backbone", checkpoint]
+SHARE = """
+import sys
+from infoshot.features.api import extract_shards
+
+images, out, checkpoint = sys.argv[1:]
+extract_shards(images, out, backbone=checkpoint, shard_size=10, device="cpu")
+"""
+
+
+def test_two_processes_write_the_same_files(images, checkpoint, tmp_path):
+    extract_shards(images, tmp_path / "one", backbone=checkpoint, shard_size=10)
+    (tmp_path / "share.py").write_text(SHARE)
+    arguments = (tmp_path / "share.py", images, tmp_path / "two", checkpoint)
     subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         "-m", "infoshot", *map(str, arguments), "--shard-size", "10"],
+         *map(str, arguments)],
         check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=120,
     )  # fmt: skip
+    assert len(list((tmp_path / "two").iterdir())) == 3
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
-def test_other_piles_and_sizes_are_refused(pile, checkpoint, tmp_path):
+def test_other_images_sizes_and_encoders_are_refused(images, photos, checkpoint, tmp_path):
     out = tmp_path / "out"
-    assert extract(pile, out, checkpoint).exit_code == 0
-    result = run("extract-shards", pile, "--out", out, "--backbone", checkpoint, "--shard-size", 9)
-    assert result.exit_code == 2
-    assert "is a shard of another pile, size or encoder" in result.stderr
-    result = run("extract-shards", pile, "--out", out, "--backbone", checkpoint, "--shard-size", 30)
-    assert "is no shard of this pile cut by 30 images" in result.stderr
+    extract_shards(images, out, backbone=checkpoint, shard_size=10)
+    other = r"shard-000000\.safetensors: a shard of other images, of another size or encoder"
+    with pytest.raises(DataError, match=other):
+        extract_shards(images, out, backbone=checkpoint, shard_size=9)
+    with pytest.raises(DataError, match=other):
+        extract_shards(images, out, backbone=checkpoint, shard_size=10, dtype="float32")
+    with pytest.raises(DataError, match=other):
+        extract_shards(photos, out, backbone=checkpoint, shard_size=10)
+    with pytest.raises(DataError, match="not a shard of these images with shard_size=30"):
+        extract_shards(images, out, backbone=checkpoint, shard_size=30)
     (out / "shard-000000.safetensors").write_bytes(b"x" * 40)
-    assert "damaged, or no shard" in extract(pile, out, checkpoint).stderr
+    with pytest.raises(DataError, match=r"damaged, or not a shard file .* Remove the file"):
+        extract_shards(images, out, backbone=checkpoint, shard_size=10)
 
 
-def test_from_photos_to_labels(made, checkpoint, tmp_path):
-    """The whole way for large piles: shards of photos, features of examples, labels."""
-    assert extract(made / "photos", tmp_path / "shards", checkpoint).exit_code == 0
-    result = run(
-        "extract", "--dataset", "folder", "--root", made / "examples", "--split", "test",
-        "--checkpoint", checkpoint, "--out", tmp_path / "support.safetensors",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    result = run(
-        "solve-shards", "--support", tmp_path / "support.safetensors",
-        "--queries", tmp_path / "shards", "--out", tmp_path / "run", "--method", "tim-auto",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    names = read_features(tmp_path / "support.safetensors").class_names
-    right = []
+def test_wrong_arguments_are_refused(images, checkpoint, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(InvalidArgumentError, match="Unknown dtype 'int8'"):
+        extract_shards(images, out, backbone=checkpoint, dtype="int8")
+    with pytest.raises(InvalidArgumentError, match="shard_size must be a whole number of at least"):
+        extract_shards(images, out, backbone=checkpoint, shard_size=0)
+
+
+def test_labels_of_shards_are_mostly_correct(photos, checkpoint, tmp_path):
+    """From photos to labels: shards of photos, features of examples, one solve."""
+    from infoshot.shards import solve_shards
+
+    extract_shards(photos, tmp_path / "shards", backbone=checkpoint, shard_size=10)
+    for name in ("cat", "dog", "eel"):
+        folder = tmp_path / "examples" / name
+        folder.mkdir(parents=True)
+        for number in range(7):
+            os.link(photos / name / f"{number}.png", folder / f"{number}.png")
+    support = tmp_path / "support.safetensors"
+    table = extract("folder", tmp_path / "examples", checkpoint=checkpoint, out=support)
+    solve_shards(support, tmp_path / "shards", tmp_path / "run", method="tim-auto")
+    correct = []
     for path in sorted((tmp_path / "shards").iterdir()):
         labels = load_file(tmp_path / "run" / "labels" / path.name)["labels"].tolist()
         for name, label in zip(shard_facts(path)["paths"], labels, strict=True):
-            right.append(name.rpartition("/")[2].startswith(names[label]))
-    assert sum(right) > 0.5 * len(right)
+            correct.append(name.split("/")[-2] == table.class_names[label])
+    assert len(correct) == 60
+    assert np.mean(correct) > 0.5

@@ -22,7 +22,7 @@ def _table(**changes):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_what_is_written_is_read(tmp_path, dtype):
+def test_written_tables_are_read_back(tmp_path, dtype):
     path = tmp_path / "a.safetensors"
     table = _table(
         features=FEATURES.to(dtype),
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("keys", [("features", "labels", "base_mean"), ("f", "y", "base")])
-def test_npz_is_read_under_both_names(tmp_path, keys):
+def test_npz_is_read_with_both_sets_of_keys(tmp_path, keys):
     path = tmp_path / "a.npz"
     arrays = (FEATURES.numpy(), LABELS.numpy().astype(np.int32), FEATURES.mean(0).numpy())
     np.savez(path, **dict(zip(keys, arrays, strict=True)), class_names=np.array(["a", "b", "c"]))
@@ -52,7 +52,7 @@ def test_npz_is_read_under_both_names(tmp_path, keys):
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.uint32])
-def test_labels_of_any_whole_number_type_are_taken(tmp_path, dtype):
+def test_labels_of_any_integer_type_are_accepted(tmp_path, dtype):
     path = tmp_path / "a.safetensors"
     save_file({"features": FEATURES, "labels": LABELS.clamp(min=0).to(dtype)}, path)
     assert torch.equal(read_features(path).labels, LABELS.clamp(min=0))
@@ -66,7 +66,7 @@ def test_eight_bit_features_are_scaled_back(tmp_path):
     torch.testing.assert_close(read_features(path).features, small * scale.unsqueeze(-1))
 
 
-def test_embedded_features_are_what_their_provenance_says(embedded):
+def test_embedded_features_agree_with_their_provenance(embedded):
     assert embedded.features.shape == (12_000, 512)
     assert embedded.labels.bincount().tolist() == [600] * 20
     assert embedded.base_mean.shape == (512,)
@@ -155,7 +155,7 @@ def test_npz_with_a_pickle_inside_is_not_executed(tmp_path):
     assert not marker.exists()
 
 
-def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     write_atomically(path, "old")
 
@@ -169,7 +169,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_check_before_writing_leaves_no_trace(tmp_path):
+def test_check_before_writing_changes_nothing(tmp_path):
     write_atomically(tmp_path / "a", "old")
     check_writable(tmp_path / "a")
     check_writable(tmp_path / "b")
@@ -181,12 +181,12 @@ def test_check_before_writing_leaves_no_trace(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_write_into_a_missing_folder_is_said(tmp_path):
+def test_write_into_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(DataError, match=r"cannot be written \(No such file or directory\)"):
         write_features(tmp_path / "no" / "a.safetensors", _table())
 
 
-def test_digest_is_of_the_content(tmp_path):
+def test_digest_depends_on_the_content_only(tmp_path):
     (tmp_path / "a").write_text("x")
     (tmp_path / "b").write_text("x")
     assert digest(tmp_path / "a") == digest(tmp_path / "b")

@@ -1,3 +1,4 @@
+import hashlib
 import io
 
 import numpy as np
@@ -11,6 +12,8 @@ from infoshot.images.decoding import (
     SliceLocation,
     decode,
     is_image_name,
+    read_crop,
+    resize_and_crop,
 )
 
 RGB = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
@@ -22,7 +25,7 @@ def _encoded(image, kind="PNG", **options):
     return stream.getvalue()
 
 
-def test_pixels_are_those_that_were_stored():
+def test_pixels_are_decoded_as_stored():
     np.testing.assert_array_equal(decode(_encoded(Image.fromarray(RGB)), "x"), RGB)
 
 
@@ -43,7 +46,7 @@ def test_every_mode_becomes_rgb():
     assert set(np.unique(one_bit)) <= {0, 255}
 
 
-def test_transparency_lies_on_black():
+def test_transparency_is_put_on_black():
     alpha = np.full((6, 5, 1), 128, dtype=np.uint8)
     alpha[0] = 0
     pixels = decode(_encoded(Image.fromarray(np.concatenate([RGB, alpha], axis=2))), "x")
@@ -67,13 +70,13 @@ BROKEN = {
     "a PDF": (b"%PDF-1.7\n" + b"0" * 300, "not an image"),
     "half a JPEG": (_encoded(Image.fromarray(np.tile(RGB, (20, 20, 1))), "JPEG")[:800], "cannot be decoded"),
     "half a PNG": (_encoded(Image.fromarray(RGB))[:100], "cannot be decoded"),
-    "too thin": (_encoded(Image.new("RGB", (1, 5000))), r"cannot be decoded \(1 x 5000 pixels are too thin for a photo"),
-    "too large": (_encoded(Image.new("1", (20_000, 20_000))), "too large to be a photo"),
+    "too thin": (_encoded(Image.new("RGB", (1, 5000))), r"cannot be decoded \(1 x 5000 pixels are too narrow for a photo"),
+    "too large": (_encoded(Image.new("1", (20_000, 20_000))), "too large for a photo"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_broken_images_are_named(case, tmp_path):
+def test_messages_name_broken_images(case, tmp_path):
     content, message = BROKEN[case]
     path = tmp_path / "picture.jpg"
     path.write_bytes(content)
@@ -82,15 +85,17 @@ def test_broken_images_are_named(case, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_missing_file_and_short_archive_are_named(tmp_path):
+def test_messages_name_missing_files_and_truncated_archives(tmp_path):
     with pytest.raises(DataError, match=r"gone\.jpg: cannot be read \(No such file"):
         FileLocation(tmp_path / "gone.jpg").pixels()
     (tmp_path / "a.tar").write_bytes(b"123")
-    with pytest.raises(DataError, match=r"a\.tar:c/x\.jpg: the archive ends before the image"):
+    with pytest.raises(
+        DataError, match=r"a\.tar:c/x\.jpg: the archive is truncated inside this image"
+    ):
         SliceLocation(tmp_path / "a.tar", "c/x.jpg", 1, 10).pixels()
 
 
-def test_rows_of_arrays_are_pixels_or_encoded():
+def test_rows_of_arrays_are_pixels_or_encoded_images():
     np.testing.assert_array_equal(ArrayLocation("p[0]", RGB).pixels(), RGB)
     encoded = np.frombuffer(_encoded(Image.fromarray(RGB)), dtype=np.uint8)
     np.testing.assert_array_equal(ArrayLocation("p[0]", encoded).pixels(), RGB)
@@ -106,15 +111,15 @@ def test_image_names(name, expected):
     assert is_image_name(name) is expected
 
 
-def test_sideways_photos_are_turned_upright(tmp_path):
+def test_rotated_photos_are_turned_upright(tmp_path):
     upright = Image.fromarray(RGB)
     exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: to be shown rotated by 270 degrees
+    exif[0x0112] = 6  # the pixels must be rotated by 270 degrees
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "a.png", exif=exif)
     np.testing.assert_array_equal(FileLocation(tmp_path / "a.png").pixels(), RGB)
 
 
-def test_large_jpegs_may_come_smaller_but_never_too_small():
+def test_large_jpegs_are_decoded_smaller_but_never_too_small():
     pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)
     image = Image.fromarray(pixels).resize((1600, 1200), Image.Resampling.BICUBIC)
     encoded = {}
@@ -128,3 +133,37 @@ def test_large_jpegs_may_come_smaller_but_never_too_small():
     assert decode(encoded["PNG"], "", at_least=256).shape == (1200, 1600, 3)
     small = np.asarray(image.resize((400, 300), Image.Resampling.BOX), dtype=float)
     assert np.abs(decode(encoded["JPEG"], "", at_least=256) - small).mean() < 4
+
+
+@pytest.mark.parametrize(("height", "width"), [(84, 84), (60, 120), (120, 60), (96, 96), (1, 1)])
+def test_crop_is_the_central_square_of_the_resized_image(height, width):
+    noise = np.random.default_rng(0).integers(0, 256, (5, 5, 3), dtype=np.uint8)
+    image = Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC)
+    crop = resize_and_crop(np.asarray(image), resize=96, crop=84)
+    assert crop.shape == (84, 84, 3)
+    scale = 96 / min(height, width)
+    resized = image.resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR)
+    left, top = (resized.width - 84) // 2, (resized.height - 84) // 2
+    expected = resized.crop((left, top, left + 84, top + 84))
+    np.testing.assert_array_equal(crop, np.asarray(expected))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_every_kind_of_location_gives_the_same_crop(kind, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize((800, 600), Image.Resampling.BICUBIC)
+    content = _encoded(image, kind)
+    (tmp_path / "a").write_bytes(content)
+    (tmp_path / "a.tar").write_bytes(b"before" + content + b"after")
+    expected = resize_and_crop(decode(content, "", at_least=128), 64, 56)
+    for location in (
+        FileLocation(tmp_path / "a"),
+        SliceLocation(tmp_path / "a.tar", "a", 6, len(content)),
+        ArrayLocation("p[0]", np.frombuffer(content, dtype=np.uint8)),
+    ):
+        digest, crop = read_crop(location, resize=64, crop=56)
+        assert digest == hashlib.sha256(content).hexdigest()
+        np.testing.assert_array_equal(crop, expected)
+    stored, crop = read_crop(ArrayLocation("p[0]", np.asarray(image)), resize=64, crop=56)
+    assert stored == hashlib.sha256(np.asarray(image).tobytes()).hexdigest()
+    np.testing.assert_array_equal(crop, resize_and_crop(np.asarray(image), 64, 56))

@@ -4,7 +4,8 @@ import pytest
 from PIL import Image
 
 from infoshot import DataError
-from infoshot.images.folders import Found, find_examples, find_photos, printable, read_labels
+from infoshot.features.extract import digest_images
+from infoshot.images.folders import ImageFile, find_examples, find_images, printable, read_labels
 
 
 def image(path):
@@ -14,51 +15,59 @@ def image(path):
 
 
 @pytest.fixture
-def pile(tmp_path):
+def folder(tmp_path):
     for name in ("b.png", "a.PNG", "deep/er/c.jpg", ".hidden.png", ".git/d.png", "album.jpg/e.png"):
-        image(tmp_path / "pile" / name)
-    (tmp_path / "pile" / "notes.txt").write_text("no image")
-    (tmp_path / "pile" / "f.heic").write_bytes(b"whatever")
-    return tmp_path / "pile"
+        image(tmp_path / "folder" / name)
+    (tmp_path / "folder" / "notes.txt").write_text("no image")
+    (tmp_path / "folder" / "f.heic").write_bytes(b"whatever")
+    return tmp_path / "folder"
+
+
+def reason(photo):
+    """Why an image cannot be read; empty if it can."""
+    ((_, reason),) = digest_images([photo.location], 1)
+    return reason
 
 
 def names(photos, root):
     return [str(photo.file.relative_to(root)) for photo in photos]
 
 
-def test_every_image_of_a_tree_is_found_once_in_order(pile):
+def test_every_image_of_a_tree_is_found_once_in_order(folder):
     expected = ["a.PNG", "album.jpg/e.png", "b.png", "deep/er/c.jpg", "f.heic"]
-    assert names(find_photos(pile), pile) == expected
-    assert [photo.path for photo in find_photos(pile)] == [f"{pile}/{name}" for name in expected]
+    assert names(find_images(folder), folder) == expected
+    assert [photo.path for photo in find_images(folder)] == [
+        f"{folder}/{name}" for name in expected
+    ]
 
 
-def test_links_are_followed_but_not_in_circles(pile, tmp_path):
+def test_links_are_followed_once(folder, tmp_path):
     image(tmp_path / "elsewhere" / "g.png")
-    (pile / "link").symlink_to(tmp_path / "elsewhere")
-    (pile / "deep" / "up").symlink_to(pile)
-    (pile / "self").symlink_to(pile / "self")
-    (pile / "gone.png").symlink_to(pile / "nothing.png")
-    found = names(find_photos(pile), pile)
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    (folder / "deep" / "up").symlink_to(folder)
+    (folder / "self").symlink_to(folder / "self")
+    (folder / "gone.png").symlink_to(folder / "nothing.png")
+    found = names(find_images(folder), folder)
     assert len(found) == 7
     assert {"link/g.png", "gone.png"} <= set(found)
 
 
-def test_folders_and_files_can_be_left_out(pile):
-    assert names(find_photos(pile, [pile / "deep", pile / "b.png"]), pile) == [
+def test_folders_and_files_can_be_excluded(folder):
+    assert names(find_images(folder, [folder / "deep", folder / "b.png"]), folder) == [
         "a.PNG", "album.jpg/e.png", "f.heic",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["list.txt", "list.csv"])
-def test_lists_of_photos(pile, tmp_path, name):
-    lines = ["pile/b.png", str(pile / "a.PNG"), "", "pile/gone.png"]
+def test_lists_of_photos(folder, tmp_path, name):
+    lines = ["folder/b.png", str(folder / "a.PNG"), "", "folder/gone.png"]
     header = "size,path\n" if name.endswith("csv") else ""
     start = "3," if header else ""
     text = "\n".join(start + line if line else "" for line in lines)
     (tmp_path / name).write_text(header + text)
-    photos = find_photos(tmp_path / name)
+    photos = find_images(tmp_path / name)
     assert [photo.path for photo in photos] == [line for line in lines if line]
-    assert [photo.trouble() for photo in photos] == [
+    assert [reason(photo) for photo in photos] == [
         "", "", "cannot be read (No such file or directory)",
     ]  # fmt: skip
 
@@ -73,8 +82,8 @@ def test_examples_by_folder_and_by_list_are_the_same(tmp_path):
     assert find_examples(tmp_path / "list.csv") == by_folder
 
 
-def test_what_is_no_set_of_examples(tmp_path):
-    with pytest.raises(DataError, match="there is no such folder or file with examples"):
+def test_wrong_examples_are_refused(tmp_path):
+    with pytest.raises(DataError, match="this folder or file with examples does not exist"):
         find_examples(tmp_path / "nothing")
     image(tmp_path / "one" / "cat" / "1.png")
     with pytest.raises(DataError, match=r"at least two classes .* got 'cat'"):
@@ -90,20 +99,20 @@ def test_what_is_no_set_of_examples(tmp_path):
         read_labels(tmp_path / "b.csv")
 
 
-def test_nothing_to_label(tmp_path):
-    with pytest.raises(DataError, match="there are no images in it"):
-        find_photos(tmp_path)
-    with pytest.raises(DataError, match="there is no such folder or file with photos"):
-        find_photos(tmp_path / "nothing")
+def test_folders_without_images_are_refused(tmp_path):
+    with pytest.raises(DataError, match="it contains no images"):
+        find_images(tmp_path)
+    with pytest.raises(DataError, match="this folder or file with images does not exist"):
+        find_images(tmp_path / "nothing")
 
 
-def test_what_must_not_be_opened(tmp_path):
+def test_pipes_and_huge_files_are_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.jpg")
-    (photo,) = find_photos(tmp_path)
-    assert photo.trouble() == "not a regular file"
+    (photo,) = find_images(tmp_path)
+    assert reason(photo) == "not a regular file"
     with (tmp_path / "large.png").open("wb") as file:
         file.truncate(2**31)
-    assert Found("", tmp_path / "large.png").trouble() == "too large to be a photo (2.0 GB)"
+    assert reason(ImageFile("", tmp_path / "large.png")) == "too large for a photo (2.0 GB)"
 
 
 def test_names_of_any_bytes_are_printable():

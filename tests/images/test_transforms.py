@@ -8,8 +8,6 @@ from infoshot.images.transforms import (
     Augmentation,
     augment,
     draw_augmentation,
-    network_input,
-    resize_and_crop,
 )
 
 WHOLE = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
@@ -18,7 +16,7 @@ KEEP = torch.tensor([False])
 
 
 def _smooth(height=40, width=40):
-    """A photograph-like image: smooth, so that two ways to interpolate nearly agree."""
+    """A smooth image, as photographs are: two ways to interpolate nearly agree."""
     noise = np.random.default_rng(0).integers(0, 256, (5, 5, 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC))
 
@@ -35,7 +33,7 @@ def _image(tensor):
     return (tensor[0].permute(1, 2, 0) * 255).round().to(torch.uint8).numpy()
 
 
-def test_whole_image_unchanged_stays_itself():
+def test_augmentation_that_changes_nothing_returns_the_image():
     pixels = _smooth()
     out = augment(_batch(pixels), Augmentation(WHOLE, KEEP, SAME), 40)
     np.testing.assert_array_equal(_image(out), pixels)
@@ -53,7 +51,7 @@ def test_crop_equals_pillow():
     out = augment(_batch(pixels), Augmentation(box, KEEP, SAME), 48)
     image = Image.fromarray(pixels)
     expected = image.resize((48, 48), Image.Resampling.BILINEAR, box=(10, 4, 30, 28))
-    # Pillow does not look beyond the crop's edge, we do: compare inside.
+    # Pillow does not use pixels outside the crop, augment does: compare the inside.
     inside = slice(2, -2)
     difference = _image(out).astype(int)[inside, inside] - np.asarray(expected)[inside, inside]
     assert np.abs(difference).max() <= 2
@@ -109,18 +107,3 @@ def test_crop_of_a_long_image_stays_inside():
     assert (left + width <= 1 + 1e-9).all()
     assert (top + height <= 1 + 1e-9).all()
     assert ((width * 200) / (height * 20) <= 4 / 3 + 1e-9).all()
-
-
-@pytest.mark.parametrize(("height", "width"), [(84, 84), (60, 120), (120, 60), (96, 96), (1, 1)])
-def test_test_crop_has_the_right_size_and_the_middle(height, width):
-    pixels = _smooth(height, width)
-    out = resize_and_crop(pixels, resize=96, crop=84)
-    assert out.shape == (84, 84, 3)
-    if (height, width) == (96, 96):
-        np.testing.assert_array_equal(out, pixels[6:90, 6:90])
-
-
-def test_network_input_is_centred_and_scaled():
-    x = torch.full((2, 3, 4, 4), 0.5)
-    out = network_input(x, (0.5, 0.25, 0.0), (0.5, 0.25, 0.1))
-    assert out[0, :, 0, 0].tolist() == pytest.approx([0.0, 1.0, 5.0])

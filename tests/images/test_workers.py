@@ -12,7 +12,7 @@ import pytest
 from infoshot import DataError
 from infoshot.images.decoding import ArrayLocation, ImageRecord, decode_workers, map_images
 
-MANY = 2500  # enough for processes
+MANY = 2500  # images that processes decode instead of threads
 
 
 def _records(n_images, odd=None):
@@ -42,31 +42,31 @@ def _warn(record):
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
 @pytest.mark.parametrize("n_images", [1, 100, MANY])
-def test_results_come_in_order_from_threads_and_processes(n_workers, n_images):
+def test_results_of_threads_and_processes_are_in_order(n_workers, n_images):
     records = _records(n_images)
     results = list(map_images(_sum, records, n_workers))
     assert results == [int(record.location.row.sum()) for record in records]
 
 
-def test_many_are_decoded_by_processes_few_are_not():
+def test_processes_decode_many_images_and_threads_few():
     assert os.getpid() not in map_images(_process, _records(MANY), 2)
     assert set(map_images(_process, _records(50), 2)) == {os.getpid()}
 
 
 @pytest.mark.parametrize("n_images", [100, MANY])
-def test_broken_image_is_named_whoever_decodes_it(n_images):
+def test_messages_of_threads_and_processes_name_the_broken_image(n_images):
     records = _records(n_images, odd=77)
     with pytest.raises(DataError, match=r"^row 77: pixels must be uint8"):
         list(map_images(_sum, records, 2))
 
 
-def test_killed_worker_is_said():
+def test_killed_worker_is_reported():
     with pytest.raises(DataError, match="a process that decoded images was killed"):
         list(map_images(_die, _records(MANY), 2))
 
 
 @pytest.mark.parametrize("n_images", [100, MANY])
-def test_pillows_remarks_are_not_shown_and_filters_stay(n_images):
+def test_warnings_of_pillow_are_hidden_and_filters_are_restored(n_images):
     before = list(warnings.filters)
     assert sum(map_images(_warn, _records(n_images), 2)) == n_images
     assert warnings.filters == before
@@ -83,11 +83,11 @@ def test_stopping_early_stops_the_workers():
 def test_workers_do_not_outlive_a_killed_parent():
     script = """
 import os, sys, time
-from tests.data.test_decoding import _records, MANY
+from tests.images.test_workers import _records, MANY
 from infoshot.images.decoding import map_images
 
 def slow(record):
-    os.write(1, b"%d\\n" % os.getpid())  # in one piece, whoever else writes
+    os.write(1, b"%d\\n" % os.getpid())  # one write, so that lines are not mixed
     time.sleep(60)
 
 list(map_images(slow, _records(MANY), 2))
@@ -107,14 +107,14 @@ list(map_images(slow, _records(MANY), 2))
 
 
 def _alive(pid):
-    """Whether a process runs; one that only waits to be collected does not."""
+    """Whether a process runs; one that has ended but was not collected yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def test_processes_of_one_launch_share_the_cores(monkeypatch):
+def test_processes_of_one_torchrun_share_the_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     assert decode_workers() == 8
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")

@@ -1,15 +1,15 @@
 import pytest
 import torch
 
+from infoshot import labelling
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import save_checkpoint
 from tests.image_folders import make_folders
-from tests.labelling.commands import run
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Three classes with seven examples each, 60 photos whose names tell the class, an encoder."""
+    """Three classes with seven examples each, 60 photos named by their class, and an encoder."""
     folder = tmp_path_factory.mktemp("label")
     make_folders(folder, 27, size=(40, 40), splits={"all": ("cat", "dog", "eel")})
     for name in ("cat", "dog", "eel"):
@@ -31,12 +31,20 @@ def _own_cache(made, monkeypatch):
 
 @pytest.fixture
 def label(made):
-    """Run the command on the folders above."""
+    """Label the photos above, or others."""
 
-    def label(out, *more, examples=None, photos=None):
-        return run(
-            "label", examples or made / "examples", photos or made / "photos",
-            "--out", out, "--backbone", made / "weights", *more,
-        )  # fmt: skip
+    def label(out, **more):
+        where = {"examples": made / "examples", "photos": made / "photos", **more}
+        return labelling.label(out=out, **{"backbone": made / "weights", **where})
 
     return label
+
+
+@pytest.fixture
+def no_encoding(monkeypatch):
+    """Fail if an image is encoded."""
+
+    def fail(*_, **__):
+        pytest.fail("an image was encoded")
+
+    monkeypatch.setattr("infoshot.features.extract.encode_batches", fail)

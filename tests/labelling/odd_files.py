@@ -1,4 +1,4 @@
-"""About two hundred odd files, such as lie in real piles of photos or are put there by malice."""
+"""About two hundred odd files, as they occur among real photos or are made by attackers."""
 
 import io
 import os
@@ -18,15 +18,15 @@ _FRAMES = [UPRIGHT, UPRIGHT.transpose(Image.Transpose.FLIP_LEFT_RIGHT)]
 
 
 def make_odd_files(folder: Path) -> dict[Path, str]:
-    """Write them below ``folder`` and say of each whether its pixels can be had.
+    """Write them below ``folder`` and return for each whether it can be decoded.
 
-    That goes for the bytes, whatever the name; ``"either"`` depends on how strict Pillow is, or how
-    it was built. Not among them are folders and links to folders, though some are named like
-    images, and, for the superuser, a file without permissions. The pipe and the link to a device
-    must never be opened: they have no end.
+    This is about the content, whatever the name; ``"either"`` depends on the version and the build
+    of Pillow. The result does not list folders and links to folders, though some are named like
+    images. For the superuser it lacks a file without permissions. The pipe and the link to a device
+    must never be opened, since they do not end.
     """
     found = {}
-    for make in (_damaged, _sizes, _modes, _animations, _metadata, _strangers, _extensions):
+    for make in (_damaged, _sizes, _modes, _animations, _metadata, _not_images, _extensions):
         for name, (content, expectation) in make().items():
             path = folder / make.__name__.strip("_") / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def make_odd_files(folder: Path) -> dict[Path, str]:
 
 def _encoded(image=UPRIGHT, kind="PNG", **options):
     stream = io.BytesIO()
-    image.copy().save(stream, kind, **options)  # a save leaves traces in the image
+    image.copy().save(stream, kind, **options)  # saving changes the image
     return stream.getvalue()
 
 
@@ -47,7 +47,7 @@ JPEG, PNG = _encoded(kind="JPEG"), _encoded()
 
 
 def _damaged():
-    """Cut off or scratched; without its last bytes an image may or may not do."""
+    """Truncated or changed; an image without its last bytes may be readable."""
     whole = {
         "jpg": JPEG,
         "progressive.jpg": _encoded(kind="JPEG", progressive=True),
@@ -85,14 +85,14 @@ def _chunk(kind, data):
 
 
 def _png(width, height, depth, colour, data, interlaced=0):
-    """A PNG as its header says, for what Pillow does not write; ``data`` is compressed."""
+    """A PNG with any header, for kinds that Pillow does not write; ``data`` is compressed."""
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
     chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", data), _chunk(b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def _black(width, height):
-    """One bit a pixel, compressed row by row, so that 400 million take a moment and no memory."""
+    """One bit per pixel, compressed row by row, so that 400 million pixels need little memory."""
     compressor = zlib.compressobj(1)
     rows = [compressor.compress(bytes(1 + (width + 7) // 8)) for _ in range(height)]
     return _png(width, height, 1, 0, b"".join(rows) + compressor.flush())
@@ -212,9 +212,9 @@ def _metadata():
         "exif of noise.jpg": _segment(b"\xe1", b"Exif\0\0" + noise),
         "exif of nothing.jpg": _segment(b"\xe1", b"Exif\0\0"),
         "exif begins beyond.jpg": _segment(b"\xe1", b"Exif\0\0II*\0" + beyond),
-        "exif orientation in words.jpg": _exif((0x112, 2, 2, b"6\0\0\0")),
+        "exif orientation as text.jpg": _exif((0x112, 2, 2, b"6\0\0\0")),
         "exif orientation beyond.jpg": _exif((0x112, 5, 1, beyond)),
-        "exif resolution in words.jpg": _exif(sideways, (0x11A, 2, 4, b"abc\0")),
+        "exif resolution as text.jpg": _exif(sideways, (0x11A, 2, 4, b"abc\0")),
         "exif resolution not a number.jpg": _exif(sideways, (0x11A, 11, 1, b"\xff\xff\xff\x7f")),
         "exif maker beyond.jpg": _exif(sideways, (0x10F, 2, 100, beyond)),
         "exif in a circle.jpg": _exif(sideways, (0x8769, 4, 1, b"\x08\0\0\0")),
@@ -243,8 +243,8 @@ def _metadata():
     return files | {name: (content, EITHER) for name, content in strict.items()}
 
 
-def _strangers():
-    """What is no image, mostly under an image's name."""
+def _not_images():
+    """Files that are not images, mostly under the name of one."""
     boxes = struct.pack(">I", 24) + b"ftyp%b" + bytes(4) + b"mif1%b" + bytes(64)
     files = {
         "document.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj<<>>endobj\n%%EOF\n",
@@ -279,10 +279,10 @@ def _strangers():
         "not numbers.ppm": b"P6 ten ten 255 ",
         "no scan.jpg": JPEG[: JPEG.index(b"\xff\xda")] + b"\xff\xd9",
     }
-    strangers = {name: (content, UNREADABLE) for name, content in files.items()}
+    found = {name: (content, UNREADABLE) for name, content in files.items()}
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
-    strangers["postscript.jpg"] = (eps, EITHER)  # where Ghostscript is installed
-    return strangers
+    found["postscript.jpg"] = (eps, EITHER)  # where Ghostscript is installed
+    return found
 
 
 def _extensions():
@@ -313,13 +313,13 @@ _BYTES = [b"latin\xe9.png", b"\xff\xfe.png", b"half\xf0\x9f.png"]
 
 
 def _names(folder):
-    """Readable images under every name that the file system takes."""
+    """Readable images under every name that the file system accepts."""
     folder.mkdir(parents=True)
     found = {}
     for name in [*NAMES, *map(os.fsdecode, _BYTES)]:
         try:
             (folder / name).write_bytes(PNG)
-        except (OSError, ValueError):  # some take no such names
+        except (OSError, ValueError):  # some file systems refuse such names
             continue
         found[folder / name] = READABLE
     return found

@@ -15,6 +15,7 @@ from infoshot.labelling.photo import PhotoLabel
 
 from infoshot import DataError
 from infoshot.core.atomic import sole_writer
+from infoshot.labelling import ImageLabel
 from infoshot.labelling.exports import EXPORTS
 from infoshot.labelling.exports.export_folder import MARKER, put
 from infoshot.labelling.exports.names import Names
@@ -29,13 +30,13 @@ FOLDERS = ("imagefolder", "fiftyone")  # exports that are folders of photos
 
 
 def make_photo(folder, name="a.jpg", label="cat", status="labelled"):
-    """Write a file whose bytes say which it is, and what was found out about it."""
+    """Write a file whose content is its path, and return its label."""
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists():
         file.write_bytes(os.fsencode(str(file)))
     readable = status != "unreadable"
-    return PhotoLabel(
+    return ImageLabel(
         path=os.fsencode(name).decode(errors="backslashreplace"),
         file=file,
         label=label if status == "labelled" else "",
@@ -63,76 +64,76 @@ def listed(folder):
 
 
 @pytest.fixture
-def pile(tmp_path):
+def photos(tmp_path):
     """Photos of every status, two of them with one name."""
-    photos = tmp_path / "photos"
+    folder = tmp_path / "photos"
     return [
-        make_photo(photos, "a.jpg"),
-        make_photo(photos, "sub/a.jpg"),
-        make_photo(photos, "b.png", "dog"),
-        make_photo(photos, "a.png", "dog"),
-        make_photo(photos, "doubt.jpg", status="unsure"),
-        make_photo(photos, "stranger.jpg", status="outlier"),
-        make_photo(photos, "broken.jpg", status="unreadable"),
+        make_photo(folder, "a.jpg"),
+        make_photo(folder, "sub/a.jpg"),
+        make_photo(folder, "b.png", "dog"),
+        make_photo(folder, "a.png", "dog"),
+        make_photo(folder, "doubt.jpg", status="unsure"),
+        make_photo(folder, "other.jpg", status="outlier"),
+        make_photo(folder, "broken.jpg", status="unreadable"),
     ]
 
 
-def test_imagefolder_has_a_folder_per_class(pile, tmp_path):
+def test_imagefolder_has_a_folder_per_class(photos, tmp_path):
     out = tmp_path / "run" / "imagefolder"
-    export("imagefolder", pile, out)
+    export("imagefolder", photos, out)
     places = ["cat/a.jpg", "cat/a-2.jpg", "dog/b.png", "dog/a.png"]
-    places += ["_unsure/doubt.jpg", "_outlier/stranger.jpg"]
+    places += ["_unsure/doubt.jpg", "_outlier/other.jpg"]
     assert tree(out) == {
-        place: photo.file.read_bytes() for place, photo in zip(places, pile[:6], strict=True)
+        place: photo.file.read_bytes() for place, photo in zip(places, photos[:6], strict=True)
     }
     assert (out / "cat" / "a-2.jpg").readlink() == Path("../../../photos/sub/a.jpg")
     assert (out / MARKER).read_text().startswith("Exported by InfoShot (tim-auto 1.0):\n")
-    assert listed(out.parent) == ["imagefolder"]  # nothing temporary stays
+    assert listed(out.parent) == ["imagefolder"]  # no temporary files are left
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_links_hold_where_folders_are_links_and_when_all_moves(kind, pile, tmp_path):
-    photos = tmp_path / "photos"
-    real = photos / "far" / "away"
+def test_links_work_through_linked_folders_and_after_moving_everything(kind, photos, tmp_path):
+    source = tmp_path / "photos"
+    real = source / "far" / "away"
     real.mkdir(parents=True)
     (tmp_path / "near").symlink_to(real)
-    export(kind, pile, tmp_path / "near" / "out")
+    export(kind, photos, tmp_path / "near" / "out")
     before = tree(real / "out")
-    assert set(before.values()) >= {photo.file.read_bytes() for photo in pile[:6]}
-    photos.rename(tmp_path / "moved")
+    assert set(before.values()) >= {photo.file.read_bytes() for photo in photos[:6]}
+    source.rename(tmp_path / "moved")
     assert tree(tmp_path / "moved" / "far" / "away" / "out") == before
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_photos_are_copied_where_links_cannot_be(kind, pile, tmp_path, monkeypatch):
-    export(kind, pile, tmp_path / "linked")
+def test_photos_are_copied_if_links_are_not_possible(kind, photos, tmp_path, monkeypatch):
+    export(kind, photos, tmp_path / "linked")
 
     def refused(*_):
         raise OSError("a privilege is not held")
 
     monkeypatch.setattr(Path, "symlink_to", refused)
-    export(kind, pile, tmp_path / "copied")
+    export(kind, photos, tmp_path / "copied")
     assert tree(tmp_path / "copied") == tree(tmp_path / "linked")
     assert not any(path.is_symlink() for path in (tmp_path / "copied").rglob("*"))
 
 
-def test_photos_are_found_through_links_and_from_here(pile, tmp_path, monkeypatch):
+def test_photos_are_found_through_links_and_relative_paths(photos, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").symlink_to("photos/sub")
     monkeypatch.chdir(tmp_path)
-    through = dataclasses.replace(pile[0], file=Path("elsewhere/../a.jpg"))
+    through = dataclasses.replace(photos[0], file=Path("elsewhere/../a.jpg"))
     export("imagefolder", [through], Path("out"))
-    assert tree(tmp_path / "out") == {"cat/a.jpg": pile[0].file.read_bytes()}
+    assert tree(tmp_path / "out") == {"cat/a.jpg": photos[0].file.read_bytes()}
 
 
-def test_nothing_is_written_through_a_link(pile, tmp_path):
-    (tmp_path / "link.jpg").symlink_to(pile[0].file)
-    before = pile[0].file.read_bytes()
+def test_nothing_is_written_through_a_link(photos, tmp_path):
+    (tmp_path / "link.jpg").symlink_to(photos[0].file)
+    before = photos[0].file.read_bytes()
     with pytest.raises(FileExistsError):
-        put(pile[1], tmp_path / "link.jpg")
-    assert pile[0].file.read_bytes() == before
+        put(photos[1], tmp_path / "link.jpg")
+    assert photos[0].file.read_bytes() == before
 
 
-def test_classes_that_look_alike_stay_apart(tmp_path):
+def test_similar_class_names_stay_distinct(tmp_path):
     labels = ["Cat", "cat", "CAT", "a/b", "a\\b", "\u00e9", "e\u0301", "_unsure", "_Outlier", "..."]
     photos = [make_photo(tmp_path / "photos", f"{i}.jpg", k) for i, k in enumerate(labels)]
     export("imagefolder", [*photos, make_photo(tmp_path, "x.jpg", status="unsure")], tmp_path / "o")
@@ -151,69 +152,71 @@ NAMES = st.one_of(
 
 
 @given(st.lists(NAMES, max_size=12))
-def test_any_names_become_safe_and_stay_apart(names):
-    given_out = Names(taken=["_unsure"])
-    safe = [given_out.take(name) for name in names]
+def test_any_names_become_safe_and_stay_distinct(names):
+    names_in_use = Names(taken=["_unsure"])
+    safe = [names_in_use.take(name) for name in names]
     assert len({name.casefold() for name in [*safe, "_unsure"]}) == len(names) + 1
     for before, after in zip(names, safe, strict=True):
         assert after == after.strip()
         assert after[0] != "."
         assert not set(after) & set('/\\\0\n\r\t:*?"<>|')
-        assert 0 < len(after.encode()) <= 255  # encode() also says that it is valid
+        assert 0 < len(after.encode()) <= 255  # encode() also checks that it is valid
         if before.lower().endswith(".jpg"):
             assert after[-4:] == before[-4:]
 
 
-def test_thousands_of_one_name_take_no_time():
+def test_thousands_of_equal_names_are_fast():
     names = Names()
     assert [names.take("a.jpg") for _ in range(5000)][-1] == "a-5000.jpg"
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_export_is_replaced(kind, pile, tmp_path):
+def test_export_is_replaced(kind, photos, tmp_path):
     out = tmp_path / "out"
-    export(kind, pile, out)
-    (out / ".DS_Store").touch()  # left by those who looked at it
-    export(kind, pile[:1], out)
+    export(kind, photos, out)
+    (out / ".DS_Store").touch()  # written by macOS
+    export(kind, photos[:1], out)
     assert sum(path.is_symlink() for path in out.rglob("*")) == 1
     assert listed(tmp_path) == ["out", "photos"]
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_what_was_not_exported_is_never_replaced(kind, pile, tmp_path):
+def test_other_files_are_never_replaced(kind, photos, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"out: holds 1 files that were not exported there, such"):
-        export(kind, pile, out)
+    with pytest.raises(
+        DataError, match=r"out: contains 1 files that are not part of an export, such"
+    ):
+        export(kind, photos, out)
     (out / "notes.txt").rename(tmp_path / "notes.txt")
-    export(kind, pile, out)  # an empty folder will do
+    export(kind, photos, out)  # an empty folder is accepted
     first = next(path for path in sorted(out.rglob("*")) if path.is_symlink())
     first.rename(out / "sorted by hand.jpg")
-    with pytest.raises(DataError, match=r"such as 'sorted by hand\.jpg'; move them away or"):
-        export(kind, pile, out)
+    with pytest.raises(DataError, match=r"such as 'sorted by hand\.jpg'; move them, or"):
+        export(kind, photos, out)
     assert (out / "sorted by hand.jpg").is_symlink()
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_folders_that_cannot_be_are_named(kind, pile, tmp_path):
-    with pytest.raises(DataError, match=r"photos: the export would replace the photos themselves"):
-        export(kind, pile, tmp_path / "photos")
+def test_impossible_folders_are_refused(kind, photos, tmp_path):
+    with pytest.raises(DataError, match=r"photos: the export would replace the images themselves"):
+        export(kind, photos, tmp_path / "photos")
     (tmp_path / "by link").symlink_to("photos")
-    linked = dataclasses.replace(pile[0], file=tmp_path / "by link" / "a.jpg")
-    with pytest.raises(DataError, match=r"photos: the export would replace the photos themselves"):
+    linked = dataclasses.replace(photos[0], file=tmp_path / "by link" / "a.jpg")
+    with pytest.raises(DataError, match=r"photos: the export would replace the images themselves"):
         export(kind, [linked], tmp_path / "photos")
-    with pytest.raises(DataError, match=r"a\.jpg: there is a file already; an export needs a fold"):
-        export(kind, pile, pile[0].file)
+    with pytest.raises(DataError, match=r"a\.jpg: a file; an export needs a folder"):
+        export(kind, photos, photos[0].file)
     with pytest.raises(DataError, match=r"out: cannot be written \(Not a directory\)"):
-        export(kind, pile, pile[0].file / "out")
-    pile[0].file.unlink()
+        export(kind, photos, photos[0].file / "out")
+    photos[0].file.unlink()
     assert len(tree(tmp_path / "photos")) == 6
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
 @pytest.mark.parametrize("kill", [False, True], ids=["interrupted", "killed"])
-def test_stop_in_the_middle_leaves_nothing_half_made(kind, kill, pile, tmp_path, monkeypatch):
+def test_an_interrupted_export_leaves_nothing_incomplete(kind, kill, photos, tmp_path, monkeypatch):
     run = tmp_path / "run"
     link_to = Path.symlink_to
 
@@ -225,16 +228,16 @@ def test_stop_in_the_middle_leaves_nothing_half_made(kind, kill, pile, tmp_path,
     def stop():
         with monkeypatch.context() as patch:
             patch.setattr(Path, "symlink_to", stopping)
-            if kill:  # a killed process clears nothing away
+            if kill:  # a killed process removes nothing
                 patch.setattr(shutil, "rmtree", lambda *_, **__: None)
             with pytest.raises(KeyboardInterrupt):
-                export(kind, pile, run / "out")
+                export(kind, photos, run / "out")
 
     stop()
     assert not (run / "out").exists()
     assert len(listed(run)) == int(kill)
     with sole_writer(run):
-        export(kind, pile, run / "out")
+        export(kind, photos, run / "out")
     before = tree(run / "out")
     stop()
     assert tree(run / "out") == before
@@ -242,9 +245,9 @@ def test_stop_in_the_middle_leaves_nothing_half_made(kind, kill, pile, tmp_path,
         assert listed(run) == [".lock", "out"]
 
 
-def test_old_export_comes_back_if_the_new_one_cannot_take_its_place(pile, tmp_path, monkeypatch):
+def test_old_export_is_restored_if_the_new_one_cannot_replace_it(photos, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    export("imagefolder", pile, out)
+    export("imagefolder", photos, out)
     before = tree(out)
     rename, refusals = Path.rename, [out]
 
@@ -256,12 +259,12 @@ def test_old_export_comes_back_if_the_new_one_cannot_take_its_place(pile, tmp_pa
 
     monkeypatch.setattr(Path, "rename", refused)
     with pytest.raises(DataError, match=r"out: cannot be written \(Permission denied\)"):
-        export("imagefolder", pile[:1], out)
+        export("imagefolder", photos[:1], out)
     assert tree(out) == before
 
 
 def read_label_studio(folder):
-    """The tasks, checked against the schema, and the choices the configuration offers."""
+    """Return the tasks, checked against the schema, and the choices of the configuration."""
     tasks = json.loads((folder / "label-studio.json").read_text())
     jsonschema.validate(tasks, json.loads((SCHEMAS / "label-studio.json").read_text()))
     view = ElementTree.fromstring((folder / "label-studio.xml").read_text())
@@ -273,12 +276,12 @@ def read_label_studio(folder):
     return tasks, [choice.get("value") for choice in choices]
 
 
-def test_label_studio_has_a_task_per_readable_photo(pile, tmp_path):
-    export("label-studio", pile, tmp_path / "run")
+def test_label_studio_has_a_task_per_readable_photo(photos, tmp_path):
+    export("label-studio", photos, tmp_path / "run")
     tasks, choices = read_label_studio(tmp_path / "run")
     assert choices == ["cat", "dog"]
-    assert [task["data"]["path"] for task in tasks] == [photo.path for photo in pile[:6]]
-    for task, photo in zip(tasks, pile, strict=False):
+    assert [task["data"]["path"] for task in tasks] == [photo.path for photo in photos[:6]]
+    for task, photo in zip(tasks, photos, strict=False):
         (path,) = parse_qs(urlsplit(task["data"]["image"]).query)["d"]
         assert Path("/", path) == photo.file
         assert task["data"]["status"] == photo.status
@@ -301,7 +304,7 @@ def test_label_studio_has_a_task_per_readable_photo(pile, tmp_path):
 
 
 def read_fiftyone(folder):
-    """File and target of every uuid, found as FiftyOne's importer finds them."""
+    """Return file and target of every uuid, found as FiftyOne's importer finds them."""
     content = json.loads((folder / "labels.json").read_text())
     jsonschema.validate(content, json.loads((SCHEMAS / "fiftyone.json").read_text()))
     files = {path.stem: path for path in (folder / "data").iterdir()}
@@ -312,11 +315,11 @@ def read_fiftyone(folder):
     }
 
 
-def test_fiftyone_finds_every_photo_and_its_label(pile, tmp_path):
+def test_fiftyone_finds_every_photo_and_its_label(photos, tmp_path):
     plain = make_photo(tmp_path / "photos", "no.extension")
-    export("fiftyone", [*pile, plain], tmp_path / "out")
+    export("fiftyone", [*photos, plain], tmp_path / "out")
     assert read_fiftyone(tmp_path / "out") == {
-        photo.file: photo.label or None for photo in [*pile[:6], plain]
+        photo.file: photo.label or None for photo in [*photos[:6], plain]
     }
     content = json.loads((tmp_path / "out" / "labels.json").read_text())
     assert content["classes"] == ["cat", "dog"]
@@ -328,12 +331,12 @@ def test_fiftyone_finds_every_photo_and_its_label(pile, tmp_path):
 
 
 @pytest.mark.parametrize("kind", EXPORTS)
-def test_nothing_to_export_is_an_export(kind, tmp_path):
+def test_an_export_without_photos_is_an_empty_folder(kind, tmp_path):
     export(kind, [make_photo(tmp_path, status="unreadable")], tmp_path / "out")
     assert (tmp_path / "out").is_dir()
 
 
-def test_odd_names_survive_every_export(tmp_path):
+def test_every_export_accepts_odd_names(tmp_path):
     names = [
         b"\xff\xfe.jpg",
         b"<script>&\"'.png",

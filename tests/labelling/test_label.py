@@ -1,26 +1,32 @@
-"""``infoshot label`` and what comes after it, on real files."""
+"""Labelling a folder of photos from Python, on real files."""
 
-import csv
 import json
+import math
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 
+from infoshot import DataError, InvalidArgumentError, labelling
+from infoshot.labelling import add_labels, predict
 from infoshot.labelling.run_folder import CSV_COLUMNS
-from tests.labelling.commands import rows, run
+from tests.labelling.commands import rows
 
 
 @pytest.fixture(scope="module")
-def finished(made):
-    out = made / "finished"
-    result = run(
-        "label", made / "examples", made / "photos", "--out", out, "--backbone", made / "weights",
-        "--cache", made / "cache",
+def result(made):
+    return labelling.label(
+        made / "examples", made / "photos", made / "finished", backbone=made / "weights",
+        cache=made / "cache",
     )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    return out
+
+
+@pytest.fixture(scope="module")
+def finished(result):
+    return result.folder
 
 
 @pytest.fixture
@@ -28,20 +34,41 @@ def copy(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "copy")
 
 
-def _no_encoding(monkeypatch):
-    def fail(*_, **__):
-        raise AssertionError("the encoder saw an image")
+def facts_of(run):
+    return json.loads((run / "run.json").read_text())
 
-    monkeypatch.setattr("infoshot.features.extract.encode", fail)
+
+def test_result_has_labels_confidences_estimate_and_paths(result, made):
+    paths = sorted(map(str, (made / "photos").iterdir()))
+    assert list(result.labels) == list(result.confidences) == paths
+    assert result.classes == ("cat", "dog", "eel")
+    assert result.folder == made / "finished"
+    assert result.labels_path == made / "finished" / "labels.csv"
+    assert result.report_path == made / "finished" / "report.html"
+    assert result.labels_path.is_file()
+    assert result.report_path.is_file()
+    lines = rows(result.labels_path)
+    assert [line["label"] for line in lines] == list(result.labels.values())
+    for line, confidence in zip(lines, result.confidences.values(), strict=True):
+        assert float(line["confidence"]) == pytest.approx(confidence, abs=6e-5)
+    assert result.probabilities.shape == (60, 3)
+    assert torch.allclose(
+        result.probabilities.amax(1), torch.tensor([*result.confidences.values()])
+    )
+    estimate = result.estimate
+    assert estimate.n_examples == 21
+    assert 0 <= estimate.low < estimate.accuracy <= estimate.high <= 1
+    assert result.exports == []
+    assert result.note == facts_of(result.folder)["method"]["decided"] != ""
 
 
 def test_photos_get_the_label_of_their_class(finished, made):
     lines = rows(finished / "labels.csv")
     assert tuple(lines[0]) == CSV_COLUMNS
     assert [line["path"] for line in lines] == sorted(map(str, (made / "photos").iterdir()))
-    right = [line["label"] == Path(line["path"]).name[:3] for line in lines]
-    assert len(right) == 60
-    assert sum(right) > 57
+    correct = [line["label"] == Path(line["path"]).name[:3] for line in lines]
+    assert len(correct) == 60
+    assert sum(correct) > 57
     for line in lines:
         confidence, margin = float(line["confidence"]), float(line["margin"])
         assert 1 / 3 <= confidence <= 1
@@ -50,7 +77,7 @@ def test_photos_get_the_label_of_their_class(finished, made):
         assert line["status"] in ("labelled", "unsure", "outlier")
 
 
-def test_parquet_says_the_same_and_more(finished):
+def test_parquet_agrees_with_csv_and_has_probabilities(finished):
     table = pq.read_table(finished / "labels.parquet")
     lines = rows(finished / "labels.csv")
     assert table.column("path").to_pylist() == [line["path"] for line in lines]
@@ -64,8 +91,8 @@ def test_parquet_says_the_same_and_more(finished):
     assert all(len(digest) == 64 for digest in table.column("sha256").to_pylist())
 
 
-def test_run_json_says_where_labels_come_from(finished):
-    facts = json.loads((finished / "run.json").read_text())
+def test_run_json_records_the_provenance_of_labels(finished):
+    facts = facts_of(finished)
     assert facts["counts"]["photos"] == 60
     assert sum(facts["counts"][s] for s in ("labelled", "unsure", "outlier", "unreadable")) == 60
     assert sum(facts["classes"].values()) == 60
@@ -77,43 +104,69 @@ def test_run_json_says_where_labels_come_from(finished):
     assert facts["encoder"]["backbone"] == "conv4"
 
 
-def test_the_same_command_again_sees_no_image_and_changes_nothing(made, finished, monkeypatch):
-    _no_encoding(monkeypatch)
+def test_the_same_run_again_encodes_nothing_and_changes_nothing(label, finished, no_encoding):
     before = {path.name: path.read_bytes() for path in finished.iterdir()}
-    again = run(
-        "label", made / "examples", made / "photos", "--out", finished, "--backbone",
-        made / "weights",
-    )  # fmt: skip
-    assert again.exit_code == 0, again.output
+    again = label(finished)
+    assert again.images_per_second is None
     for name in ("labels.csv", "labels.parquet", "classifier.safetensors", "report.html"):
         assert (finished / name).read_bytes() == before[name]
 
 
-def test_another_method_sees_no_image_either(label, tmp_path, monkeypatch):
-    _no_encoding(monkeypatch)
-    result = label(tmp_path / "r", "--method", "prototype")
-    assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "r" / "run.json").read_text())["method"]["name"] == "prototype"
+def test_another_method_encodes_nothing_either(label, finished, tmp_path, no_encoding):
+    label(tmp_path / "r", method="prototype")
+    assert facts_of(tmp_path / "r")["method"]["name"] == "prototype"
 
 
-def test_corrections_become_examples(copy, made, tmp_path, monkeypatch):
-    _no_encoding(monkeypatch)
+def test_settings_are_part_of_the_run(label, finished, tmp_path):
+    settings = {"class_prior": (0.5, 0.25, 0.25), "temperature": 20.0}
+    first = label(tmp_path / "r", method="tim-adm", settings=settings)
+    assert facts_of(tmp_path / "r")["request"]["settings"]["temperature"] == 20
+    assert label(tmp_path / "r", method="tim-adm", settings=settings).labels == first.labels
+    with pytest.raises(DataError, match="contains another run; pass force=True to replace it"):
+        label(tmp_path / "r", method="tim-adm", settings={"temperature": 10.0})
+
+
+def test_solvers_and_methods_are_accepted(label, finished, tmp_path):
+    from infoshot.solvers import METHODS, TimAdm
+
+    named = label(tmp_path / "a", method="tim-adm", settings={"n_steps": 20})
+    assert label(tmp_path / "b", method=TimAdm(n_steps=20)).confidences == named.confidences
+    method = METHODS["tim-adm"].with_settings({"n_steps": 20})
+    assert label(tmp_path / "c", method=method).confidences == named.confidences
+    assert {facts_of(tmp_path / run)["method"]["name"] for run in "abc"} == {"tim-adm"}
+
+
+def test_progress_reports_phases_and_counts(label, made, tmp_path):
+    seen = []
+    result = label(
+        tmp_path / "r", cache=tmp_path / "cache", progress=lambda *event: seen.append(event)
+    )
+    assert result.images_per_second > 0
+    assert list(dict.fromkeys(phase for phase, _, _ in seen)) == [
+        "opening the encoder", "reading images", "encoding", "solving", "writing",
+    ]  # fmt: skip
+    counted = [(done, total) for phase, done, total in seen if phase == "encoding"]
+    assert counted[0] == (0, 81)
+    assert counted[-1] == (81, 81)
+    assert all(before[0] < after[0] for before, after in pairwise(counted))
+
+
+def test_corrections_become_examples(copy, made, no_encoding):
     wrong = str(made / "photos" / "cat7.png")
     other = str(made / "photos" / "dog9.png")
-    (tmp_path / "c.csv").write_text(f"path,label\n{wrong},ferret\n{other},dog\n")
-    result = run("label", "--add", tmp_path / "c.csv", copy)
-    assert result.exit_code == 0, result.output
+    result = add_labels(copy, {wrong: "ferret", other: "dog"})
+    assert result.labels[wrong] == "ferret"
+    assert result.classes == ("cat", "dog", "eel", "ferret")
     lines = {line["path"]: line for line in rows(copy / "labels.csv")}
     assert len(lines) == 60
     assert (lines[wrong]["label"], lines[wrong]["reason"]) == ("ferret", "given")
     assert (lines[other]["label"], lines[other]["confidence"]) == ("dog", "1.0000")
-    facts = json.loads((copy / "run.json").read_text())
+    facts = facts_of(copy)
     assert set(facts["classes"]) == {"cat", "dog", "eel", "ferret"}
     assert facts["counts"]["examples"] == 23
-    # Corrections stay, and more can be added.
-    (tmp_path / "c.csv").write_text(f"path,label\n{wrong},cat\n")
-    assert run("label", "--add", tmp_path / "c.csv", copy).exit_code == 0
-    facts = json.loads((copy / "run.json").read_text())
+    # Corrections are kept, and more can be added.
+    add_labels(copy, {wrong: "cat"})
+    facts = facts_of(copy)
     assert set(facts["classes"]) == {"cat", "dog", "eel"}
     assert facts["counts"]["examples"] == 23
     assert rows(copy / "corrections.csv") == [
@@ -121,12 +174,24 @@ def test_corrections_become_examples(copy, made, tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_examples_can_be_corrected_and_named_by_their_file(copy, made, tmp_path, monkeypatch):
+def test_a_mapping_and_a_file_of_corrections_are_the_same(finished, made, tmp_path):
+    corrections = {
+        str(made / "photos" / "cat7.png"): "dog",
+        str(made / "photos" / "eel8.png"): "eel",
+    }
+    sheet = tmp_path / "c.csv"
+    sheet.write_text("path,label\n" + "".join(f"{p},{k}\n" for p, k in corrections.items()))
+    runs = [shutil.copytree(finished, tmp_path / name) for name in "ab"]
+    first, second = add_labels(runs[0], corrections), add_labels(runs[1], sheet)
+    assert first.confidences == second.confidences
+    assert (runs[0] / "labels.csv").read_bytes() == (runs[1] / "labels.csv").read_bytes()
+    assert (runs[0] / "corrections.csv").read_bytes() == (runs[1] / "corrections.csv").read_bytes()
+
+
+def test_examples_can_be_corrected_and_named_by_their_file(copy, made, monkeypatch):
     monkeypatch.chdir(made)
-    (tmp_path / "c.csv").write_text("path,label\nexamples/cat/3.png,dog\nphotos/eel8.png,eel\n")
-    result = run("label", "--add", tmp_path / "c.csv", copy)
-    assert result.exit_code == 0, result.output
-    facts = json.loads((copy / "run.json").read_text())
+    add_labels(copy, {"examples/cat/3.png": "dog", "photos/eel8.png": "eel"})
+    facts = facts_of(copy)
     assert facts["counts"]["examples"] == 22
     example = next(e for e in facts["examples"] if e["path"].endswith("cat/3.png"))
     assert (example["label"], example["given"]) == ("dog", False)
@@ -134,213 +199,197 @@ def test_examples_can_be_corrected_and_named_by_their_file(copy, made, tmp_path,
     assert lines["eel8.png"]["reason"] == "given"
 
 
-@pytest.mark.parametrize("more", [("--threshold", 0.9), ("--method", "prototype"), ("--force",)])
-def test_a_run_is_solved_again_as_it_was_asked_for(more, copy, tmp_path):
-    (tmp_path / "c.csv").write_text("path,label\nx.png,cat\n")
-    result = run("label", "--add", tmp_path / "c.csv", copy, *more)
-    assert result.exit_code == 2
-    assert "no options but --export and --device" in result.stderr
-
-
-def test_a_correction_that_cannot_be_used_is_forgotten(copy, tmp_path):
+def test_a_correction_that_cannot_be_used_is_not_stored(copy, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
-    (tmp_path / "c.csv").write_text(f"path,label\n{tmp_path / 'broken.png'},cat\n")
-    result = run("label", "--add", tmp_path / "c.csv", copy)
-    assert result.exit_code == 2
-    assert "this example cannot be used (not an image" in result.stderr
+    with pytest.raises(DataError, match=r"this example cannot be used \(not an image"):
+        add_labels(copy, {str(tmp_path / "broken.png"): "cat"})
     assert not (copy / "corrections.csv").exists()
 
 
-def test_force_keeps_corrections_unless_the_images_are_others(label, copy, made, tmp_path):
-    (tmp_path / "c.csv").write_text(f"path,label\n{made / 'photos' / 'cat7.png'},eel\n")
-    assert run("label", "--add", tmp_path / "c.csv", copy).exit_code == 0
-    assert label(copy).exit_code == 0  # the same run: kept
-    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 22
-    refused = label(copy, "--method", "prototype")
-    assert "--force replaces it, and its 1 corrections stay." in refused.stderr
-    assert label(copy, "--method", "prototype", "--force").exit_code == 0
-    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 22
-    (tmp_path / "some.txt").write_text("\n".join(map(str, (made / "photos").glob("cat*.png"))))
-    others = ("label", made / "examples", tmp_path / "some.txt", "--out", copy)
-    assert "its 1 corrections are lost." in run(*others).stderr
-    assert run(*others, "--force").exit_code == 0
-    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 21
-
-
-def test_a_correction_of_no_photo_is_named(copy, tmp_path):
+def test_a_correction_of_an_unknown_file_is_refused(copy):
     before = (copy / "labels.csv").read_bytes()
-    (tmp_path / "c.csv").write_text("path,label\nnothing.png,cat\n")
-    result = run("label", "--add", tmp_path / "c.csv", copy)
-    assert result.exit_code == 2
-    assert "nothing.png: no photo of this run" in result.stderr
+    with pytest.raises(DataError, match=r"nothing\.png: not an image of this run, and not a read"):
+        add_labels(copy, {"nothing.png": "cat"})
     assert (copy / "labels.csv").read_bytes() == before
 
 
-def test_suggestions_can_be_filled_in_and_added(copy, tmp_path):
-    result = run("suggest", copy, "--n", 5)
-    assert result.exit_code == 0, result.output
-    lines = rows(copy / "suggestions.csv")
-    assert len({line["path"] for line in lines}) == 5
-    assert {line["label"] for line in lines} == {""}
-    lines[0]["label"] = Path(lines[0]["path"]).name[:3]
-    with (tmp_path / "filled.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, lines[0])
-        writer.writeheader()
-        writer.writerows(lines)
-    assert run("label", "--add", tmp_path / "filled.csv", copy).exit_code == 0
-    assert json.loads((copy / "run.json").read_text())["counts"]["examples"] == 22
+def test_force_keeps_corrections_of_the_same_images(label, copy, made, tmp_path):
+    add_labels(copy, {str(made / "photos" / "cat7.png"): "eel"})
+    label(copy)  # the same run keeps them too
+    assert facts_of(copy)["counts"]["examples"] == 22
+    with pytest.raises(DataError, match="force=True to replace it; its 1 corrections are kept"):
+        label(copy, method="prototype")
+    label(copy, method="prototype", force=True)
+    assert facts_of(copy)["counts"]["examples"] == 22
+    (tmp_path / "some.txt").write_text("\n".join(map(str, (made / "photos").glob("cat*.png"))))
+    with pytest.raises(DataError, match="its 1 corrections are lost"):
+        label(copy, photos=tmp_path / "some.txt")
+    label(copy, photos=tmp_path / "some.txt", force=True)
+    assert facts_of(copy)["counts"]["examples"] == 21
 
 
-def test_audit_draws_a_sample_and_takes_the_answers(copy, tmp_path):
-    assert run("audit", copy, "--n", 20).exit_code == 0
-    sheet = rows(copy / "audit.csv")
-    assert len({line["path"] for line in sheet}) == 20
-    text = "path,label,truth\n"
-    for number, line in enumerate(sheet):
-        truth = "nonsense" if number < 2 else line["label"]
-        text += f"{line['path']},{line['label']},{truth}\n"
-    (copy / "audit.csv").write_text(text)
-    result = run("audit", copy, "--answers", copy / "audit.csv", "--json", tmp_path / "a.json")
-    assert result.exit_code == 0, result.output
-    assert "90.0% (69.9% to 97.2%)" in result.stdout
-    assert "no class of this run is called 'nonsense'" in result.stderr
-    overall, *classes = json.loads((tmp_path / "a.json").read_text())
-    assert (overall["right"], overall["checked"]) == (18, 20)
-    assert sum(line["checked"] for line in classes) == 20
-    again = run("audit", copy)  # answers are never overwritten
-    assert again.exit_code == 2
-    assert "has answers already" in again.stderr
-    assert (copy / "audit.csv").read_text() == text
-    # What was corrected since is right by itself, and says nothing of the others.
-    assert run("label", "--add", _sheet(tmp_path, sheet[:2], "newt"), copy).exit_code == 0
-    later = run("audit", copy, "--answers", copy / "audit.csv", "--json", tmp_path / "a.json")
-    assert later.exit_code == 0
-    assert json.loads((tmp_path / "a.json").read_text())[0]["checked"] == 18
-
-
-def _sheet(folder, lines, label):
-    path = folder / "given.csv"
-    path.write_text("path,label\n" + "".join(f"{line['path']},{label}\n" for line in lines))
-    return path
-
-
-def test_newcomers_get_the_labels_their_class_has(finished, made, tmp_path):
-    out = tmp_path / "new.csv"
-    arguments = ("predict", finished / "classifier.safetensors", made / "photos", "--out", out)
-    assert run(*arguments).exit_code == 0
-    together = {line["path"]: line for line in rows(out)}
-    right = [line["label"] == Path(path).name[:3] for path, line in together.items()]
-    assert sum(right) > 57
+def test_new_images_get_the_labels_of_their_classes(finished, made, tmp_path):
+    together = {image.path: image for image in predict(finished, made / "photos")}
+    correct = [image.label == Path(path).name[:3] for path, image in together.items()]
+    assert sum(correct) > 57
     alone = tmp_path / "one"
     alone.mkdir()
     shutil.copy(made / "photos" / "eel9.png", alone)
-    assert run(*arguments[:2], alone, "--out", out).exit_code == 0
-    (line,) = rows(out)
+    (image,) = predict(finished / "classifier.safetensors", alone, out=tmp_path / "new.csv")
     expected = together[str(made / "photos" / "eel9.png")]
-    assert {**line, "path": ""} == {**expected, "path": ""}
+    for field in ("label", "runner_up", "status", "reason"):
+        assert getattr(image, field) == getattr(expected, field)
+    assert image.confidence == pytest.approx(expected.confidence, abs=1e-6)
+    assert image.margin == pytest.approx(expected.margin, abs=1e-6)
+    (line,) = rows(tmp_path / "new.csv")
+    assert line["label"] == image.label
+    assert line["confidence"] == f"{image.confidence:.4f}"
+
+
+def test_predict_reports_unreadable_images(finished, made, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    (image,) = predict(finished, tmp_path)
+    assert (image.label, image.status) == ("", "unreadable")
+    assert math.isnan(image.confidence)
+    assert image.reason == "not an image, or in a format that is not supported"
 
 
 def test_an_encoder_is_found_from_another_folder(made, tmp_path, monkeypatch):
     monkeypatch.chdir(made)
-    out = tmp_path / "r"
-    assert run("label", "examples", "photos", "--out", out, "--backbone", "weights").exit_code == 0
+    labelling.label("examples", "photos", tmp_path / "r", backbone="weights")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("INFOSHOT_CACHE", str(tmp_path / "empty"))
-    result = run("predict", out / "classifier.safetensors", made / "photos")
-    assert result.exit_code == 0, result.output
-    assert len(rows(tmp_path / "predictions.csv")) == 60
+    assert len(predict(tmp_path / "r", made / "photos", cache=tmp_path / "empty")) == 60
 
 
-def test_classifier_of_something_else_is_refused(made, tmp_path):
+def test_an_encoder_that_changed_is_refused(label, made, tmp_path):
+    from infoshot.backbones import make_backbone
+    from infoshot.backbones.checkpoints import save_checkpoint
+
+    weights = shutil.copytree(made / "weights", tmp_path / "weights")
+    label(tmp_path / "r", backbone=weights)
+    save_checkpoint(weights, "conv4", make_backbone("conv4").state_dict())
+    with pytest.raises(DataError, match="the encoder 'conv4' has changed since the run"):
+        predict(tmp_path / "r", made / "photos")
+
+
+def test_other_files_are_not_classifiers(made, tmp_path):
     (tmp_path / "c.safetensors").write_bytes(b"text")
-    result = run("predict", tmp_path / "c.safetensors", made / "photos")
-    assert result.exit_code == 2
-    assert "damaged" in result.stderr
+    with pytest.raises(DataError, match=r"c\.safetensors: damaged, or not a classifier file"):
+        predict(tmp_path / "c.safetensors", made / "photos")
+    with pytest.raises(DataError, match=r"classifier\.safetensors: there is no such file"):
+        predict(tmp_path, made / "photos")
 
 
 def test_threshold_and_prior(label, tmp_path):
-    assert label(tmp_path / "a", "--threshold", 1).exit_code == 0
+    label(tmp_path / "a", threshold=1)
     assert {line["status"] for line in rows(tmp_path / "a" / "labels.csv")} <= {"unsure", "outlier"}
-    result = label(tmp_path / "b", "--prior", "cat=8,dog=1,eel=1")
-    assert result.exit_code == 0, result.output
-    facts = json.loads((tmp_path / "b" / "run.json").read_text())
+    label(tmp_path / "b", prior={"cat": 8, "dog": 1, "eel": 1})
+    facts = facts_of(tmp_path / "b")
     assert facts["method"]["name"] == "tim-adm"
     assert facts["method"]["settings"]["class_prior"] == pytest.approx([0.8, 0.1, 0.1])
 
 
-WRONG = {
-    ("--prior", "cat=0.5,dog=0.5"): "--prior must name every class once",
-    ("--prior", "cat"): "--prior must look like",
-    ("--threshold", "2"): "--threshold must be between 0 and 1",
-    ("--method", "label-propagation"): "leaves no classifier behind",
-    ("--method", "tim-outo"): "tim-auto",
-    ("--export", "coco"): "export",
-    ("--set", "nonsense=1"): "has a setting 'nonsense'",
-}
+WRONG = [
+    ({"prior": {"cat": 0.5, "dog": 0.5}}, "prior must name every class once; missing: eel."),
+    ({"prior": {"cat": 1, "dog": 1, "eel": 1, "fox": 1}}, "prior must name classes only; 'fox'"),
+    ({"prior": {"cat": 1, "dog": 1, "eel": 1}, "method": "prototype"}, "prior must be None for"),
+    ({"threshold": 2}, "threshold must be between 0 and 1; got 2."),
+    ({"method": "label-propagation"}, "method must be able to classify new images"),
+    ({"method": "tim-outo"}, "Unknown method 'tim-outo'. Did you mean 'tim-auto'?"),
+    ({"export": ["coco"]}, "Unknown export 'coco'."),
+    ({"settings": {"nonsense": 1}}, "nonsense"),
+    ({"device": "tpu"}, "device 'tpu' is not available here"),
+    ({"backbone": "efficientnet-lite9"}, "Did you mean 'efficientnet-lite0'?"),
+    ({"photos": "nothing"}, "nothing: this folder or file with images does not exist."),
+    ({"examples": "nothing"}, "nothing: this folder or file with examples does not exist."),
+]
 
 
-@pytest.mark.parametrize("options", WRONG)
-def test_wrong_options_are_refused_before_any_work(options, label, tmp_path, monkeypatch):
-    _no_encoding(monkeypatch)
-    result = label(tmp_path / "r", *options)
-    assert result.exit_code == 2
-    assert WRONG[options] in result.stderr
-    assert result.stderr.count("\n") == 1
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_wrong_arguments_are_refused_before_any_work(
+    arguments, message, label, tmp_path, no_encoding
+):
+    with pytest.raises((InvalidArgumentError, DataError)) as caught:
+        label(tmp_path / "r", **arguments)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "r").exists()
 
 
-def test_wrong_folders_are_refused_before_any_work(label, made, tmp_path, monkeypatch):
-    _no_encoding(monkeypatch)
+def test_wrong_examples_are_refused_before_any_work(label, made, tmp_path, no_encoding):
     examples = shutil.copytree(made / "examples", tmp_path / "examples")
     shutil.copy(examples / "cat" / "0.png", examples / "dog" / "same.png")
-    result = label(tmp_path / "r", examples=examples)
-    assert result.exit_code == 2
-    assert "the same image is an example of 'cat' and of 'dog'" in result.stderr
-    (examples / "dog" / "same.png").write_bytes(b"")
-    empty = label(tmp_path / "r", photos=tmp_path / "nothing")
-    assert "there is no such folder or file with photos" in empty.stderr
-    unknown = run("label", made / "examples", made / "photos", "--out", tmp_path / "r",
-                  "--backbone", "efficientnet-lite9")  # fmt: skip
-    assert unknown.exit_code == 2
-    assert "efficientnet-lite0" in unknown.stderr
+    with pytest.raises(DataError, match="the same image is an example of 'cat' and of 'dog'"):
+        label(tmp_path / "r", examples=examples)
     assert not (tmp_path / "r" / "labels.csv").exists()
 
 
-def test_another_run_is_never_overwritten_without_force(label, copy, monkeypatch):
+def test_an_example_that_cannot_be_decoded_is_refused(label, made, tmp_path):
+    examples = shutil.copytree(made / "examples", tmp_path / "examples")
+    (examples / "dog" / "empty.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"empty\.png: this example cannot be used \(the file is e"):
+        label(tmp_path / "r", examples=examples)
+    assert not (tmp_path / "r" / "labels.csv").exists()
+
+
+def test_another_run_is_never_overwritten_without_force(label, copy):
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
-    result = label(copy, "--method", "prototype")
-    assert result.exit_code == 2
-    assert "holds another run; --force replaces it" in result.stderr
+    with pytest.raises(DataError, match="contains another run; pass force=True to replace it"):
+        label(copy, method="prototype")
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
-    assert label(copy, "--method", "prototype", "--force").exit_code == 0
-    assert json.loads((copy / "run.json").read_text())["method"]["name"] == "prototype"
+    label(copy, method="prototype", force=True)
+    assert facts_of(copy)["method"]["name"] == "prototype"
 
 
-def test_a_folder_of_other_things_is_left_alone(label, tmp_path):
+def test_a_folder_with_other_files_is_not_changed(label, tmp_path):
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "thesis.tex").write_text("years of work")
-    result = label(tmp_path / "r")
-    assert result.exit_code == 2
-    assert "holds other files" in result.stderr
+    with pytest.raises(DataError, match="contains other files; pass force=True to write there"):
+        label(tmp_path / "r")
+    assert [path.name for path in (tmp_path / "r").iterdir()] == ["thesis.tex"]
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="a file, not a folder for results"):
+        label(tmp_path / "file")
 
 
-def test_audit_and_friends_want_a_finished_run(tmp_path):
-    for command in ("audit", "suggest"):
-        result = run(command, tmp_path)
-        assert result.exit_code == 2
-        assert "there is no finished run of 'infoshot label' in it" in result.stderr
+def test_exports_are_renewed_with_the_labels(label, made, tmp_path):
+    label(tmp_path / "r")
+    assert label(tmp_path / "r", export=["imagefolder"]).exports == ["imagefolder"]
+    result = add_labels(tmp_path / "r", {str(made / "photos" / "cat7.png"): "newt"})
+    assert result.exports == ["imagefolder"]
+    assert (tmp_path / "r" / "imagefolder" / "newt" / "cat7.png").exists()
+
+
+def test_wrong_lists_are_refused(label, made, tmp_path):
+    photo, out = made / "photos" / "cat7.png", tmp_path / "r"
+    with pytest.raises(DataError, match="neither a folder nor a list of files"):
+        label(out, photos=photo)
+    sheet = tmp_path / "c.csv"
+    sheet.write_text(f"path,label\n{photo},eel\n{photo},cat\n")
+    with pytest.raises(DataError, match="is labelled 'eel' and 'cat'"):
+        label(out, examples=sheet)
+    sheet.write_text(f"path,label\n{photo},eel\n{made / 'photos' / 'cat8.png'},\n")
+    with pytest.raises(DataError, match=r"cat8\.png' has no label"):
+        label(out, examples=sheet)
+
+
+def test_a_photo_that_is_listed_twice_counts_once(label, made, tmp_path):
+    names = [str(path) for path in sorted((made / "photos").glob("*.png"))]
+    (tmp_path / "list.txt").write_text("\n".join(names + names[:3]))
+    result = label(tmp_path / "r", photos=tmp_path / "list.txt")
+    assert list(result.labels) == names
 
 
 @pytest.mark.parametrize("width", [360, 1400])
 def test_report_is_readable_in_a_browser(finished, browser, width):
     page = browser.new_page(viewport={"width": width, "height": 800})
-    troubles = []
-    page.on("console", lambda message: troubles.append(message.text))
-    page.on("pageerror", lambda error: troubles.append(str(error)))
+    problems = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto((finished / "report.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     headings = page.locator("h2").all_inner_texts()
-    assert {"Result", "How far to trust it", "What to label next", "In doubt", "Classes"} <= set(
+    assert {"Result", "Accuracy", "What to label next", "Doubtful photos", "Classes"} <= set(
         headings
     )
     pictures = page.locator(".gallery img")
@@ -349,36 +398,5 @@ def test_report_is_readable_in_a_browser(finished, browser, width):
     assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
     bars = page.locator(".bars").first.locator(".bar")
     assert [bar.split("\n")[0] for bar in bars.all_inner_texts()] == ["cat", "dog", "eel"]
-    assert not troubles
+    assert not problems
     page.close()
-
-
-def test_exports_follow_the_labels(copy, made, tmp_path):
-    assert run("label", made / "examples", made / "photos", "--out", tmp_path / "r").exit_code == 0
-    where = (made / "examples", made / "photos", "--out", tmp_path / "r")
-    assert run("label", *where, "--export", "imagefolder").exit_code == 0
-    (tmp_path / "c.csv").write_text(f"path,label\n{made / 'photos' / 'cat7.png'},newt\n")
-    result = run("label", "--add", tmp_path / "c.csv", tmp_path / "r")
-    assert "Exported:" in result.stdout
-    assert (tmp_path / "r" / "imagefolder" / "newt" / "cat7.png").exists()
-
-
-def test_lists_must_make_sense(made, tmp_path):
-    photo = made / "photos" / "cat7.png"
-    out = ("--out", tmp_path / "r")
-    assert "neither a folder nor a list" in run("label", made / "examples", photo, *out).stderr
-    sheet = tmp_path / "c.csv"
-    sheet.write_text(f"path,label\n{photo},eel\n{photo},cat\n")
-    assert "is labelled 'eel' and 'cat'" in run("label", sheet, made / "photos", *out).stderr
-    sheet.write_text(f"path,label\n{photo},eel\n{made / 'photos' / 'cat8.png'},\n")
-    assert "cat8.png' has no label" in run("label", sheet, made / "photos", *out).stderr
-
-
-def test_a_photo_that_is_listed_twice_counts_once(made, tmp_path):
-    names = [str(path) for path in sorted((made / "photos").glob("*.png"))]
-    (tmp_path / "list.txt").write_text("\n".join(names + names[:3]))
-    assert (
-        run("label", made / "examples", tmp_path / "list.txt", "--out", tmp_path / "r").exit_code
-        == 0
-    )
-    assert len(rows(tmp_path / "r" / "labels.csv")) == len(names)

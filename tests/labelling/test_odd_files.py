@@ -14,20 +14,20 @@ def odd_files(tmp_path_factory):
     return make_odd_files(tmp_path_factory.mktemp("odd"))
 
 
-def outcome(record):
-    """The pixels, or what is said instead; everything else is a failure of the test."""
+def decode(record):
+    """The pixels, or the message of a DataError; any other error fails the test."""
     try:
         return record.location.pixels()
     except DataError as error:
         return str(error)
 
 
-def test_odd_files_are_decoded_or_named(odd_files):
+def test_odd_files_are_decoded_or_named_in_a_message(odd_files):
     assert len(odd_files) > 200
     records = [ImageRecord("", path.name, FileLocation(path)) for path in odd_files]
-    outcomes = map_images(outcome, records, n_workers=2)  # as in a run, without Pillow's warnings
+    results = map_images(decode, records, n_workers=2)  # without Pillow's warnings, as in a run
     disagreeing = {}
-    for (path, expected), result in zip(odd_files.items(), outcomes, strict=True):
+    for (path, expected), result in zip(odd_files.items(), results, strict=True):
         if isinstance(result, str):
             found = "unreadable"
             assert result.startswith(f"{path}: ")
@@ -43,24 +43,24 @@ def test_odd_files_are_decoded_or_named(odd_files):
     assert not disagreeing
 
 
-def test_all_orientations_are_turned_as_pillow_turns_them(odd_files):
-    turned = [path for path in odd_files if path.name.startswith("orientation")]
-    assert len(turned) == 10
-    for path in turned:
+def test_all_orientations_are_rotated_as_pillow_rotates_them(odd_files):
+    rotated = [path for path in odd_files if path.name.startswith("orientation")]
+    assert len(rotated) == 10
+    for path in rotated:
         with Image.open(path) as image:
             expected = np.asarray(ImageOps.exif_transpose(image))
         np.testing.assert_array_equal(FileLocation(path).pixels(), expected)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("other", ["resolution in words", "maker beyond", "in a circle"])
-def test_damage_elsewhere_does_not_hide_the_orientation(other, odd_files):
+@pytest.mark.parametrize("other", ["resolution as text", "maker beyond", "in a circle"])
+def test_other_damage_does_not_hide_the_orientation(other, odd_files):
     (path,) = (path for path in odd_files if path.name == f"exif {other}.jpg")
     assert FileLocation(path).pixels().shape == (UPRIGHT.width, UPRIGHT.height, 3)
 
 
 @pytest.mark.parametrize("name", ["pipe.jpg", "link to zeros.png"])
-def test_what_has_no_end_is_not_opened(name, odd_files, monkeypatch):
+def test_pipes_and_devices_are_not_opened(name, odd_files, monkeypatch):
     (path,) = (path for path in odd_files if path.name == name)
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("opened"))
     with pytest.raises(DataError, match=rf"{name}: not a regular file"):

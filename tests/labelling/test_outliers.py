@@ -1,16 +1,17 @@
 import torch
-from infoshot.labelling.outliers import class_centres, cut_off, strangeness
 from torch.nn.functional import normalize
 
+from infoshot.labelling.classifier import class_centres, outlier_cutoff, outlier_scores
 
-def drawn(classes, generator, noise=0.6):
+
+def draw(classes, generator, noise=0.6):
     centres = torch.linalg.qr(torch.randn(64, 12, generator=torch.Generator().manual_seed(0))).Q.T
     noise = noise * torch.randn(len(classes), 64, generator=generator) / 8
     return normalize(centres[classes] + noise, dim=-1)
 
 
-def limit_by_loops(z_sup, y_sup, n_way):
-    """Every example against the class means of all others."""
+def cutoff_by_loops(z_sup, y_sup, n_way):
+    """Score every example against the class means of all others."""
     scores = []
     for i in range(len(z_sup)):
         rest = [j for j in range(len(z_sup)) if j != i]
@@ -19,28 +20,28 @@ def limit_by_loops(z_sup, y_sup, n_way):
     return float(torch.tensor(scores).quantile(0.95))
 
 
-def test_limit_is_that_of_examples_against_the_others():
+def test_cutoff_is_the_quantile_of_leave_one_out_scores():
     generator = torch.Generator().manual_seed(1)
     y_sup = torch.arange(24) % 4
-    z_sup = drawn(y_sup, generator)
-    everyone = torch.ones(24, dtype=torch.bool)
-    limit = cut_off(z_sup, y_sup, 4, everyone, torch.zeros(3))
-    assert abs(limit - limit_by_loops(z_sup, y_sup, 4)) < 1e-6
+    z_sup = draw(y_sup, generator)
+    usable = torch.ones(24, dtype=torch.bool)
+    cutoff = outlier_cutoff(z_sup, y_sup, 4, usable, torch.zeros(3))
+    assert abs(cutoff - cutoff_by_loops(z_sup, y_sup, 4)) < 1e-6
 
 
-def test_most_photos_of_the_classes_are_inside_and_strangers_outside():
+def test_few_images_of_the_classes_and_all_others_are_outliers():
     generator = torch.Generator().manual_seed(1)
     y_sup = torch.arange(60) % 4
-    z_sup = drawn(y_sup, generator)
-    limit = cut_off(z_sup, y_sup, 4, torch.ones(60, dtype=torch.bool), torch.zeros(3))
+    z_sup = draw(y_sup, generator)
+    cutoff = outlier_cutoff(z_sup, y_sup, 4, torch.ones(60, dtype=torch.bool), torch.zeros(3))
     centres = class_centres(z_sup, y_sup, 4)
-    known = strangeness(drawn(torch.arange(2000) % 4, generator), centres) > limit
+    known = outlier_scores(draw(torch.arange(2000) % 4, generator), centres) > cutoff
     assert 0.01 < known.float().mean() < 0.1
-    assert (strangeness(drawn(torch.arange(400) % 4 + 4, generator), centres) > limit).all()
+    assert (outlier_scores(draw(torch.arange(400) % 4 + 4, generator), centres) > cutoff).all()
 
 
-def test_few_examples_are_not_judged_by():
+def test_cutoff_is_that_of_the_images_if_examples_are_few():
     y_sup = torch.arange(4)
     scores = torch.linspace(0, 1, 101)
-    limit = cut_off(torch.eye(4), y_sup, 4, torch.ones(4, dtype=torch.bool), scores)
-    assert abs(limit - 1.5) < 1e-6  # the photos' median, and 2.5 times from there to nine in ten
+    cutoff = outlier_cutoff(torch.eye(4), y_sup, 4, torch.ones(4, dtype=torch.bool), scores)
+    assert abs(cutoff - 1.5) < 1e-6  # median + 2.5 (90 % - median) of the images

@@ -24,7 +24,8 @@ from safetensors.torch import load
 from torch import Tensor
 
 from infoshot.backbones.backbone import Backbone, Encoder, weights_content, weights_digest
-from infoshot.backbones.registry import make_backbone
+from infoshot.backbones.external.plain_module import PlainModule, open_module
+from infoshot.backbones.registry import BACKBONES, make_backbone
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
 
@@ -98,6 +99,8 @@ def load_checkpoint(folder: Path) -> Encoder:
         return load_checkpoint(folder)  # a training replaced it in between
     name = description["backbone"]
     backbone = _load_weights(name, _tensors(path, digest), path)
+    if name not in BACKBONES:  # a user's class: its source code determines the features too
+        digest = open_module(backbone, name).digest
     return Encoder(name, backbone, digest, tuple(description["class_names"]), description["config"])
 
 
@@ -138,8 +141,9 @@ def import_weights(path: Path, backbone_name: str) -> Encoder:
     if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
         raise DataError(f"{path}: must hold weights by name, or a dict with 'state_dict'.")
     weights = {str(name).removeprefix("module."): value for name, value in weights.items()}
-    weights = {name: v for name, v in weights.items() if not name.startswith(_CLASSIFIERS)}
-    backbone = _load_weights(backbone_name, weights, path)
+    backbone = _load_weights(backbone_name, weights, path, ignored=_CLASSIFIERS)
+    if backbone_name not in BACKBONES:
+        return open_module(backbone, backbone_name)
     return Encoder(backbone_name, backbone, weights_digest(backbone))
 
 
@@ -183,10 +187,22 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
         raise DataError(f"{path}: damaged ({error}).") from error
 
 
-def _load_weights(name: str, weights: Mapping[str, Tensor], path: Path) -> Backbone:
-    """Build the network and load exactly these weights."""
+def _load_weights(
+    name: str, weights: Mapping[str, Tensor], path: Path, *, ignored: tuple[str, ...] = ()
+) -> Backbone:
+    """Build the network and load exactly these weights.
+
+    Weights that the network does not have are skipped if their names start with one of ``ignored``.
+    """
     backbone = make_backbone(name)
-    own = backbone.state_dict()
+    network = backbone.module if isinstance(backbone, PlainModule) else backbone
+    own = network.state_dict()
+    if network is not backbone and not weights.keys() & own.keys():
+        # Saved from the backbone, which calls the user's network "module".
+        weights = {key.removeprefix("module."): value for key, value in weights.items()}
+    weights = {
+        key: value for key, value in weights.items() if key in own or not key.startswith(ignored)
+    }
     missing, extra = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
     wrong = [key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape]
     if missing or extra or wrong:
@@ -195,5 +211,5 @@ def _load_weights(name: str, weights: Mapping[str, Tensor], path: Path) -> Backb
             f"{path}: not weights of {name}: {len(missing)} missing, {len(extra)} unknown, "
             f"{len(wrong)} of another shape (such as '{example}')."
         )
-    backbone.load_state_dict(weights)
+    network.load_state_dict(weights)
     return backbone.eval()

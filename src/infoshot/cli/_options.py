@@ -1,6 +1,7 @@
 """Options that several commands share, and options that are given as text."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,8 +68,9 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 def parse_prior(given: str) -> dict[str, float]:
     """Read class shares from ``cat=0.7,dog=0.3`` or from a JSON file."""
     wrong = f"--prior must look like cat=0.7,dog=0.3 or name a JSON file; got '{given}'."
+    is_file = os.path.isfile(given)  # noqa: PTH113 - Path raises for the shares of many classes
     try:
-        if Path(given).is_file():
+        if is_file:
             pairs = dict(json.loads(Path(given).read_text(encoding="utf-8")))
         elif given.endswith(".json"):
             raise DataError(f"{given}: there is no such file.")
@@ -78,7 +80,7 @@ def parse_prior(given: str) -> dict[str, float]:
     except OSError as error:
         raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
     except (ValueError, TypeError) as error:
-        if Path(given).is_file():
+        if is_file:
             raise DataError(f'{given}: must be JSON like {{"cat": 0.7, "dog": 0.3}}.') from error
         raise InvalidArgumentError(wrong) from error
     if not all(0 < share < float("inf") for share in shares.values()):

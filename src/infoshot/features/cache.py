@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -69,11 +70,14 @@ class FeatureCache:
     def merge_parts(self) -> None:
         """Merge many small parts into one, and remove old temporary files of killed processes."""
         for leftover in self.folder.glob(".*.part"):
-            if time.time() - leftover.stat().st_mtime > _OLD:
-                leftover.unlink(missing_ok=True)
-        small = [
-            path for path in self.folder.glob("part-*.safetensors") if path.stat().st_size < _LARGE
-        ]
+            with suppress(FileNotFoundError):  # another process has renamed or removed it
+                if time.time() - leftover.stat().st_mtime > _OLD:
+                    leftover.unlink()
+        small = []
+        for path in self.folder.glob("part-*.safetensors"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_size < _LARGE:
+                    small.append(path)
         if len(small) < _MANY_PARTS:
             return
         parts = [part for path in small if (part := _read(path)) is not None]

@@ -58,7 +58,7 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
             raise DataError(f"{out}: contains other files; pass force=True to write there.")
         return {}
     corrections = read_corrections(out)
-    if before != request:
+    if before != _as_stored(request):
         n = len(corrections)
         fate = "are kept" if before.same_images(request) else "are lost"
         what = f"; its {n} corrections {fate}" if n else ""
@@ -154,6 +154,11 @@ def write_corrections(folder: Path, corrections: Mapping[str, str]) -> None:
         (folder / "corrections.csv").unlink(missing_ok=True)
         return
     write_atomically(folder / "corrections.csv", csv_text(("path", "label"), corrections.items()))
+
+
+def _as_stored(request: Request) -> Request:
+    """Return a request as run.json gives it back: tuples in its settings become lists."""
+    return Request(**json.loads(json.dumps(dataclasses.asdict(request))))
 
 
 def _cell(label: ImageLabel, name: str) -> str:

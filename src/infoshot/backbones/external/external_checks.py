@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from infoshot.backbones.backbone import Backbone
 from infoshot.core.errors import DataError, MissingDependencyError
@@ -63,13 +63,19 @@ def scales(what: str, value: object) -> tuple[float, float, float]:
 def feature_width(what: str, backbone: Backbone) -> int:
     """Find the number of features per image by encoding two black images."""
     crop = backbone.input_spec.crop
+    where = next((weights.device for weights in backbone.parameters()), torch.device("cpu"))
     try:
         with torch.inference_mode():
-            features = backbone(torch.zeros(2, 3, crop, crop))
+            features = backbone(torch.zeros(2, 3, crop, crop, device=where))
     except Exception as error:  # third-party code may raise anything
         raise DataError(
             f"{what}: failed on images of {crop} x {crop} pixels ({reason(error)})."
         ) from error
+    if not isinstance(features, Tensor):
+        raise DataError(
+            f"{what}: must give a row of floating-point numbers for each image; gave "
+            f"{type(features).__name__}."
+        )
     shape: tuple[int, ...] = tuple(features.shape)
     if len(shape) != 2 or shape[0] != 2 or not shape[1] or not features.is_floating_point():
         raise DataError(

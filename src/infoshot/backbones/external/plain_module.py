@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import re
 from typing import final
 
 from torch import Tensor, nn
@@ -55,19 +56,28 @@ def as_backbone(module: nn.Module, name: str) -> Backbone:
 def open_module(module: nn.Module, name: str | None = None) -> Encoder:
     """Use a module with the weights it has as an encoder.
 
-    The digest covers the weights, the input and, where Python can find it, the source code of the
-    class, so that features are computed again after any of them changed.
+    The digest covers the weights, the input, the layers and, where Python can find it, the source
+    code of the classes, so that features are computed again after any of them changed.
     """
-    own = type(module.module if isinstance(module, PlainModule) else module)
-    name = name or f"{own.__module__}:{own.__qualname__}"
+    own = module.module if isinstance(module, PlainModule) else module
+    name = name or f"{type(own).__module__}:{type(own).__qualname__}"
     backbone = as_backbone(module, name).eval()
-    try:
-        source = hashlib.sha256(inspect.getsource(own).encode()).hexdigest()
-    except (OSError, TypeError):  # typed at a prompt, or compiled
-        source = ""
+    classes = {type(part) for part in own.modules()}
     facts = {
-        "class": f"{own.__module__}.{own.__qualname__}",
-        "source": source,
+        "classes": sorted(
+            f"{kind.__module__}.{kind.__qualname__} {_source_digest(kind)}" for kind in classes
+        ),
+        "layers": re.sub(r" at 0x[0-9a-f]+", "", repr(own)),
         "input": vars(backbone.input_spec),
     }
     return Encoder(name, backbone, external_checks.network_digest(backbone, facts))
+
+
+def _source_digest(kind: type) -> str:
+    """Return the sha256 of the source code of a class; empty if it is PyTorch's or not found."""
+    if kind.__module__.startswith("torch."):
+        return ""
+    try:
+        return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
+    except (OSError, TypeError):  # typed at a prompt, or compiled
+        return ""
