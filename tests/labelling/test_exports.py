@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from infoshot.labelling.photo import PhotoLabel
 
 from infoshot import DataError
 from infoshot.core.atomic import sole_writer
