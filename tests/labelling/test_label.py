@@ -261,6 +261,14 @@ def test_an_encoder_is_found_from_another_folder(made, tmp_path, monkeypatch):
     assert len(predict(tmp_path / "r", made / "photos", cache=tmp_path / "empty")) == 60
 
 
+def test_a_folder_does_not_hide_a_pretrained_encoder(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "efficientnet-lite0").mkdir()
+    (tmp_path / "some.txt").write_text("\n".join(map(str, (made / "photos").glob("cat*.png"))))
+    result = labelling.label(made / "examples", "some.txt", "r", backbone="efficientnet-lite0")
+    assert facts_of(result.folder)["request"]["backbone"] == "efficientnet-lite0"
+
+
 def test_an_encoder_that_changed_is_refused(label, made, tmp_path):
     from infoshot.backbones import make_backbone
     from infoshot.backbones.checkpoints import save_checkpoint
