@@ -62,8 +62,8 @@ def read_tensor_file(
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})[kind])
             names = file.keys() if only is None else only
-            # A copy is aligned in memory, while the place in the file depends on the facts; products
-            # of tensors that are aligned differently are rounded differently.
+            # Copies are aligned alike. Places in the file depend on the length of the facts, and
+            # the rounding of products depends on the alignment.
             return {name: file.get_tensor(name).clone() for name in names}, dict(facts)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         reason = str(error).split("\n", 1)[0]
