@@ -1,4 +1,4 @@
-"""Small sets of class folders whose classes can be told apart."""
+"""Small sets of class folders whose classes differ clearly."""
 
 import numpy as np
 from PIL import Image

@@ -127,7 +127,7 @@ def test_models_that_fail_get_one_clear_sentence(tmp_path, capfd):
 
 
 def test_damaged_files_get_one_clear_sentence(exported, tmp_path, capfd):
-    with pytest.raises(DataError, match=r"none\.onnx: this file does not exist\."):
+    with pytest.raises(DataError, match=r"none\.onnx: there is no such file\."):
         open_encoder(f"onnx:{tmp_path / 'none.onnx'}")
     content = (exported / "fixed.onnx").read_bytes()
     files = {"empty": b"", "text": b"hello" * 99, "half": content[: len(content) // 2]}

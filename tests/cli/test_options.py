@@ -67,7 +67,7 @@ def test_prior_of_a_file(tmp_path):
         path.write_text(text)
         with pytest.raises(DataError, match=r'prior\.json: must be JSON like \{"cat": 0\.7, "dog"'):
             parse_prior(str(path))
-    with pytest.raises(DataError, match=r"gone\.json: this file does not exist\."):
+    with pytest.raises(DataError, match=r"gone\.json: there is no such file\."):
         parse_prior(str(tmp_path / "gone.json"))
 
 

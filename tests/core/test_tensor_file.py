@@ -55,6 +55,13 @@ def test_views_and_gradients_are_stored_as_values(tmp_path):
     assert not tensors["x"].requires_grad
 
 
+def test_tensors_are_aligned_whatever_the_facts(tmp_path):
+    for length in range(1, 70, 7):
+        write_tensor_file(tmp_path / "a", TENSORS, {"text": "x" * length}, kind="state")
+        tensors, _ = read_tensor_file(tmp_path / "a", kind="state")
+        assert tensors["weights"].data_ptr() % 64 == 0
+
+
 def _truncate(path):
     path.write_bytes(path.read_bytes()[:-10])
 

@@ -29,7 +29,9 @@ def test_preparation_follows_the_method():
 
 def test_missing_base_mean_is_reported():
     table = FeatureTable(torch.rand(2, 3), torch.tensor([0, 1]))
-    with pytest.raises(DataError, match="the feature file has no base_mean"):
+    with pytest.raises(
+        DataError, match="the features have no base_mean; extract them with base_mean=True"
+    ):
         prepare(table, "centred-l2")
 
 
@@ -48,6 +50,6 @@ def test_square_roots_are_taken_if_no_feature_is_negative():
 def test_negative_features_have_no_square_roots_and_give_a_warning():
     table = FeatureTable(torch.tensor([[3.0, -4.0], [4.0, 0.0]]), torch.tensor([0, 1]))
     with pytest.warns(
-        UserWarning, match=r"1 values are negative and have none, so the roots are left out"
+        UserWarning, match=r"1 values are negative, so the features are used without square roots"
     ):
         torch.testing.assert_close(prepare(table, "power-l2"), prepare(table, "l2"))

@@ -1,7 +1,6 @@
 """Labelling a folder of photos from Python, on real files."""
 
 import json
-import math
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from infoshot import DataError, InvalidArgumentError, labelling
-from infoshot.labelling import add_labels, predict
+from infoshot.labelling import add_labels
 from infoshot.labelling.run_folder import CSV_COLUMNS
 from tests.labelling.commands import rows
 
@@ -228,56 +227,12 @@ def test_force_keeps_corrections_of_the_same_images(label, copy, made, tmp_path)
     assert facts_of(copy)["counts"]["examples"] == 21
 
 
-def test_new_images_get_the_labels_of_their_classes(finished, made, tmp_path):
-    together = {image.path: image for image in predict(finished, made / "photos")}
-    correct = [image.label == Path(path).name[:3] for path, image in together.items()]
-    assert sum(correct) > 57
-    alone = tmp_path / "one"
-    alone.mkdir()
-    shutil.copy(made / "photos" / "eel9.png", alone)
-    (image,) = predict(finished / "classifier.safetensors", alone, out=tmp_path / "new.csv")
-    expected = together[str(made / "photos" / "eel9.png")]
-    for field in ("label", "runner_up", "status", "reason"):
-        assert getattr(image, field) == getattr(expected, field)
-    assert image.confidence == pytest.approx(expected.confidence, abs=1e-6)
-    assert image.margin == pytest.approx(expected.margin, abs=1e-6)
-    (line,) = rows(tmp_path / "new.csv")
-    assert line["label"] == image.label
-    assert line["confidence"] == f"{image.confidence:.4f}"
-
-
-def test_predict_reports_unreadable_images(finished, made, tmp_path):
-    (tmp_path / "broken.png").write_bytes(b"no image")
-    (image,) = predict(finished, tmp_path)
-    assert (image.label, image.status) == ("", "unreadable")
-    assert math.isnan(image.confidence)
-    assert image.reason == "not an image, or in a format that is not supported"
-
-
-def test_an_encoder_is_found_from_another_folder(made, tmp_path, monkeypatch):
-    monkeypatch.chdir(made)
-    labelling.label("examples", "photos", tmp_path / "r", backbone="weights")
+def test_a_folder_does_not_hide_a_pretrained_encoder(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert len(predict(tmp_path / "r", made / "photos", cache=tmp_path / "empty")) == 60
-
-
-def test_an_encoder_that_changed_is_refused(label, made, tmp_path):
-    from infoshot.backbones import make_backbone
-    from infoshot.backbones.checkpoints import save_checkpoint
-
-    weights = shutil.copytree(made / "weights", tmp_path / "weights")
-    label(tmp_path / "r", backbone=weights)
-    save_checkpoint(weights, "conv4", make_backbone("conv4").state_dict())
-    with pytest.raises(DataError, match="the encoder 'conv4' has changed since the run"):
-        predict(tmp_path / "r", made / "photos")
-
-
-def test_other_files_are_not_classifiers(made, tmp_path):
-    (tmp_path / "c.safetensors").write_bytes(b"text")
-    with pytest.raises(DataError, match=r"c\.safetensors: damaged, or not a classifier file"):
-        predict(tmp_path / "c.safetensors", made / "photos")
-    with pytest.raises(DataError, match=r"classifier\.safetensors: there is no such file"):
-        predict(tmp_path, made / "photos")
+    (tmp_path / "efficientnet-lite0").mkdir()
+    (tmp_path / "some.txt").write_text("\n".join(map(str, (made / "photos").glob("cat*.png"))))
+    result = labelling.label(made / "examples", "some.txt", "r", backbone="efficientnet-lite0")
+    assert facts_of(result.folder)["request"]["backbone"] == "efficientnet-lite0"
 
 
 def test_threshold_and_prior(label, tmp_path):

@@ -5,10 +5,11 @@ import sys
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from infoshot import DataError, InvalidArgumentError, labelling
-from infoshot.backbones import InputSpec
+from infoshot.backbones import InputSpec, open_encoder
 from infoshot.labelling import add_labels, predict
 
 PARTS = """
@@ -116,6 +117,30 @@ def test_a_plain_module_is_an_encoder(label, made, tmp_path):
     # New images do, and another instance has other weights.
     with pytest.raises(DataError, match="has changed since the run: its weights differ"):
         predict(tmp_path / "r", made / "photos")
+    again = predict(tmp_path / "r", made / "photos", backbone=network, cache=tmp_path / "other")
+    assert share_correct({image.path: image.label for image in again}) > 0.6
+
+
+def test_an_encoder_object_is_needed_again_for_new_images(label, made, tmp_path):
+    encoder = open_encoder(made / "weights")
+    by_path = label(tmp_path / "a", cache=tmp_path / "cache")
+    result = label(tmp_path / "b", backbone=encoder, cache=tmp_path / "cache")
+    assert result.confidences == by_path.confidences
+    assert result.images_per_second is None
+    with pytest.raises(InvalidArgumentError, match="'conv4' has no pretrained weights"):
+        predict(tmp_path / "b", made / "photos")
+    first, second = (
+        predict(tmp_path / name, made / "photos", backbone=backbone)
+        for name, backbone in (("a", None), ("b", encoder))
+    )
+    assert first == second
+    photo = tmp_path / "new.png"
+    Image.effect_noise((40, 40), 60).save(photo)
+    with pytest.raises(InvalidArgumentError, match="'conv4' has no pretrained weights"):
+        add_labels(tmp_path / "b", {str(photo): "newt"})
+    assert not (tmp_path / "b" / "corrections.csv").exists()
+    corrected = add_labels(tmp_path / "b", {str(photo): "newt"}, backbone=encoder)
+    assert corrected.classes == ("cat", "dog", "eel", "newt")
 
 
 def test_a_network_that_changed_is_encoded_again(label, tmp_path):

@@ -62,7 +62,9 @@ def read_tensor_file(
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})[kind])
             names = file.keys() if only is None else only
-            return {name: file.get_tensor(name) for name in names}, dict(facts)
+            # Copies are aligned alike. Places in the file depend on the length of the facts, and
+            # the rounding of products depends on the alignment.
+            return {name: file.get_tensor(name).clone() for name in names}, dict(facts)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         reason = str(error).split("\n", 1)[0]
         raise DataError(f"{path}: damaged, or not a {kind} file ({reason}).") from error

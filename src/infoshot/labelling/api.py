@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from infoshot.backbones import Encoder, EncoderLike, open_encoder
+from infoshot.backbones import PRETRAINED, Encoder, EncoderLike, open_encoder
 from infoshot.core import checks
 from infoshot.core.atomic import make_folder, sole_writer, write_atomically
 from infoshot.core.environment import default_device
@@ -209,6 +209,7 @@ def add_labels(
     run: AnyPath,
     corrections: AnyPath | Mapping[str, str],
     *,
+    backbone: EncoderLike | None = None,
     export: Sequence[str] = (),
     device: str | None = None,
     progress: ProgressLike = None,
@@ -222,6 +223,8 @@ def add_labels(
     corrections
         A CSV file with the columns ``path`` and ``label``, or labels by path. Paths are those of
         labels.csv, or files. Later corrections of an image replace earlier ones.
+    backbone
+        The encoder of the run, as in :func:`predict`; used only for images that are not cached.
     export, device, progress
         As in :func:`label`.
 
@@ -254,7 +257,7 @@ def add_labels(
     place = _Place(run, Path(before.facts["cache"]), device or default_device(), tuple(export))
     provenance = before.facts["encoder"]
     # Opened only if the features of an image are not cached any more.
-    encoder = partial(_reopen_encoder, before.request.backbone, provenance)
+    encoder = partial(_reopen_encoder, backbone or before.request.backbone, provenance)
     with open_progress(progress) as bar, sole_writer(run):
         # Written first, so that they are not lost if the run is killed.
         write_corrections(run, {**earlier, **new})
@@ -395,6 +398,8 @@ def _cache_folder(given: AnyPath | None) -> Path:
 
 def _absolute(backbone: str) -> str:
     """Make the path of an encoder absolute, so that the run works from another folder too."""
+    if backbone in PRETRAINED:  # also if a folder has the same name
+        return backbone
     kind, colon, name = backbone.partition(":")
     if colon and kind in ("hf", "onnx"):
         return f"{kind}:{Path(name).absolute()}" if Path(name).exists() else backbone
@@ -460,7 +465,7 @@ def _apply_corrections(
     return found
 
 
-def _reopen_encoder(backbone: str, provenance: Mapping[str, str]) -> Encoder:
+def _reopen_encoder(backbone: EncoderLike, provenance: Mapping[str, str]) -> Encoder:
     encoder = open_encoder(backbone)
     check_same_encoder(encoder, provenance)
     return encoder

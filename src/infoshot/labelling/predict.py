@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from infoshot.backbones import open_encoder
+from infoshot.backbones import EncoderLike, open_encoder
 from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.environment import default_device
 from infoshot.core.progress import ProgressLike, open_progress
@@ -30,6 +30,7 @@ def predict(
     images: AnyPath,
     *,
     out: AnyPath | None = None,
+    backbone: EncoderLike | None = None,
     reject_outliers: bool = False,
     cache: AnyPath | None = None,
     device: str | None = None,
@@ -45,6 +46,9 @@ def predict(
         A folder tree of images, a CSV file, or a text file with a path per line.
     out
         CSV file for the labels.
+    backbone
+        The encoder of the run; by default it is opened by its name. Needed if the run got a module
+        or an encoder with weights that its name does not give.
     reject_outliers
         Give no label to images that are unlike the examples of every class.
     cache
@@ -70,8 +74,9 @@ def predict(
     known = dataclasses.replace(known, reject_outliers=reject_outliers or known.reject_outliers)
     check_outputs([source, given], [None if out is None else Path(out)])
     files = find_images(given)
-    encoder, how = open_encoder(known.backbone), Extraction(device=device or default_device())
+    encoder = open_encoder(known.backbone if backbone is None else backbone)
     check_same_encoder(encoder, known.encoder)
+    how = Extraction(device=device or default_device())
     folder = Path(cache) if cache else cache_of_run(source) or default_cache_folder()
     kept = FeatureCache(folder, encoder_provenance(encoder, how))
     with open_progress(progress) as bar:
