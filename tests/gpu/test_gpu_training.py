@@ -8,11 +8,12 @@ from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.core.progress import Progress
 from infoshot.distributed import Ranks
-from infoshot.features.extract import Extraction, extract_features
+from infoshot.features.extract import Extraction
 from infoshot.images import open_dataset
-from infoshot.images.transforms import augment, draw_augmentation
+from infoshot.images.augmentation import augment, draw_augmentation
 from infoshot.training import TrainConfig, load_training_images, run_epochs
 from infoshot.training.training_images import base_splits
+from tests.encoders import extract_features
 from tests.image_folders import make_folders
 
 pytestmark = pytest.mark.gpu

@@ -66,7 +66,7 @@ def test_solve_that_is_not_finite_labels_nothing(table, monkeypatch):
         solution = solve(solver, tasks)
         return dataclasses.replace(solution, status=torch.tensor([int(Status.NON_FINITE)]))
 
-    module = importlib.import_module("infoshot.labelling.label_table")  # not the function
+    module = importlib.import_module("infoshot.labelling.table_labels")  # not the function
     monkeypatch.setattr(module, "solve", overflowing)
     with pytest.raises(
         DataError, match="tim-adm did not stay finite on this table, so nothing was labelled"

@@ -9,8 +9,8 @@ from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import InputSpec
 from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.images import open_dataset
+from infoshot.images.augmentation import augment, draw_augmentation
 from infoshot.images.in_memory import StoredImages, stored_images
-from infoshot.images.transforms import augment, draw_augmentation
 from infoshot.training import TrainConfig
 from infoshot.training.batches import Batches
 from infoshot.training.training_images import TrainingImages

@@ -177,7 +177,9 @@ def extract_split(
         phase=f"extracting {split.name}",
         progress=progress,
     )
-    features = gather_chunks(encoded.features, chunks, ranks)
+    # Also the rows of a process without images have the width of the others.
+    rows = encoded.features if own else torch.empty(0, encoder.backbone.feature_dim)
+    features = gather_chunks(rows, chunks, ranks)
     labels, names = torch.tensor(split.labels), tuple(split.class_names)
     return FeatureTable(features, labels, None, names, provenance)
 
@@ -245,15 +247,19 @@ def encode_images(
         digests = digests or digest_images(locations, how.n_workers)
         known = cache.read([digest for digest, _ in digests])
     todo = _not_cached(len(locations), digests, known)
-    if not todo:
-        return _collect(digests or [], known, [], Encoded(torch.empty(0, 0), [], []))
-    if phase:
-        progress.start(phase, len(todo), "images")
-    start = time.perf_counter()
-    some = [locations[number] for number in todo]
-    new = _encode_and_cache(some, open_encoder(), how, cache, strict, progress)
-    speed = len(todo) / (time.perf_counter() - start)
+    new, speed = Encoded(torch.empty(0, 0), [], []), None
+    if todo:
+        if phase:
+            progress.start(phase, len(todo), "images")
+        start = time.perf_counter()
+        some = [locations[number] for number in todo]
+        new = _encode_and_cache(some, open_encoder(), how, cache, strict, progress)
+        speed = len(todo) / (time.perf_counter() - start)
     found = new if digests is None else _collect(digests, known, todo, new)
+    if strict:
+        for location, reason in zip(locations, found.reasons, strict=True):
+            if reason:
+                raise DataError(f"{location.name}: {reason}.")
     return dataclasses.replace(found, images_per_second=speed)
 
 

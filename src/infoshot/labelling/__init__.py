@@ -1,11 +1,11 @@
 """A few labelled images in, labels for all other images out."""
 
 from infoshot.labelling.api import LabelResult, add_labels, label
-from infoshot.labelling.audit import AuditResult, AuditSample, audit, draw_audit
+from infoshot.labelling.auditing import AuditResult, AuditSample, audit, draw_audit
 from infoshot.labelling.decide import ImageLabel
-from infoshot.labelling.label_table import TableLabels, label_table
-from infoshot.labelling.predict import predict
-from infoshot.labelling.suggest import Suggestions, suggest
+from infoshot.labelling.new_images import predict
+from infoshot.labelling.suggestions import Suggestions, suggest
+from infoshot.labelling.table_labels import TableLabels, label_table
 
 __all__ = [
     "AuditResult",

@@ -466,6 +466,12 @@ def _apply_corrections(
 
 
 def _reopen_encoder(backbone: EncoderLike, provenance: Mapping[str, str]) -> Encoder:
+    """Open the encoder of an earlier run; raise if it computes other features today."""
     encoder = open_encoder(backbone)
     check_same_encoder(encoder, provenance)
+    if encoder_provenance(encoder, Extraction()) != dict(provenance):
+        raise DataError(
+            "features of this run are not cached any more, and another version of InfoShot computed "
+            "them; label the images again."
+        )
     return encoder

@@ -15,7 +15,7 @@ from infoshot.backbones import InputSpec
 from infoshot.core.errors import DataError
 from infoshot.core.rng import random_bits
 from infoshot.distributed import Ranks
-from infoshot.images.transforms import Augmentation, augment, draw_augmentation
+from infoshot.images.augmentation import Augmentation, augment, draw_augmentation
 from infoshot.training.config import TrainConfig
 from infoshot.training.training_images import TrainingImages
 

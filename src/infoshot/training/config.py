@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from infoshot.core import checks
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.images.transforms import CROP_AREA, CROP_ASPECT, JITTER
+from infoshot.images.augmentation import CROP_AREA, CROP_ASPECT, JITTER
 from infoshot.tasks.sampler import TaskSpec
 
 SCHEDULES = ("step", "cosine")

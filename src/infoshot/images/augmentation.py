@@ -1,9 +1,9 @@
-r"""Images to network inputs: the published test crop, and the published augmentation in batches.
+r"""The published augmentation of training images, in batches on any device.
 
-Augmentation works on whole batches on the device where they are, in two separate steps: *drawing*
-what happens to each image, from (seed, epoch, image) only, so that batches, ranks and restarts do
-not matter; and *applying* it. Crops: area 0.08 to 1 of the image, aspect 3/4 to 4/3, scaled to the
-output size. Then brightness, contrast and colour, each changed by a factor of 0.6 to 1.4:
+It has two separate steps. *Drawing* chooses what happens to each image, from (seed, epoch, image)
+only, so that batches, processes and restarts do not matter. *Applying* changes a batch. Crops have
+0.08 to 1 of the area of the image and an aspect ratio of 3/4 to 4/3, and are resized to the output
+size. Then brightness, contrast and colour are each changed by a factor of 0.6 to 1.4:
 
 - brightness :math:`f x`
 - contrast :math:`f x + (1 - f) \bar g`, with :math:`\bar g` the mean grey of the image

@@ -4,7 +4,7 @@ import torch
 from PIL import Image, ImageEnhance
 from scipy import stats
 
-from infoshot.images.transforms import (
+from infoshot.images.augmentation import (
     Augmentation,
     augment,
     draw_augmentation,
