@@ -17,6 +17,7 @@ stage() {
 stage ruff format --check --quiet
 stage ruff check --quiet
 stage codespell
+stage python scripts/check_prose.py
 stage lint-imports --no-cache --verbose
 stage mypy
 stage make test

@@ -1,4 +1,4 @@
-"""The house rules that a machine can check."""
+"""Rules that a machine can check."""
 
 import ast
 import subprocess
@@ -21,7 +21,7 @@ def test_files_stay_readable():
     for path in SOURCES:
         limit = limits.get(path.name, 250 if path.parent.name in ("solvers", "baselines") else 400)
         if path.parent.name == "cli":
-            limit = 130
+            limit = 150
         if path.name == "base.py":
             limit = 400
         if path != ROOT / "src" / "infoshot" / "__init__.py":

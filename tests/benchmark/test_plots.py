@@ -76,7 +76,7 @@ def test_how_to_choose_quotes_committed_results():
 PROMISED = {"dirichlet:2": (6, 2), "effective:2": (1.5, 5), "effective:1": (12, 10)}
 
 
-def test_committed_results_of_tim_auto_keep_its_promises():
+def test_committed_results_of_tim_auto_have_the_stated_gains():
     rows = {(r["method"], r["regime"], r["shots"]): r["mean"] for r in RESULTS["accuracy"]}
     for regime in {regime for _, regime, _ in rows}:
         for i, shots in enumerate((1, 5)):

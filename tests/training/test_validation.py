@@ -51,7 +51,7 @@ def test_accuracy_is_that_of_the_most_similar_example(network):
         ((3, 0, 3, 3), 3, 2, 3),
     ],
 )
-def test_tasks_shrink_to_what_is_there(network, sizes, ways, queries, used):
+def test_tasks_shrink_to_the_available_images(network, sizes, ways, queries, used):
     labels = torch.cat([torch.full((n,), k) for k, n in enumerate(sizes)])
     validation = make_validation(_crops(len(labels), 16), labels, n_tasks=5, seed=0)
     spec = validation.spec

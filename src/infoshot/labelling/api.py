@@ -471,7 +471,7 @@ def _reopen_encoder(backbone: EncoderLike, provenance: Mapping[str, str]) -> Enc
     check_same_encoder(encoder, provenance)
     if encoder_provenance(encoder, Extraction()) != dict(provenance):
         raise DataError(
-            "features of this run are not cached any more, and another version of InfoShot computed "
+            "features of this run are no longer cached, and another version of InfoShot computed "
             "them; label the images again."
         )
     return encoder
