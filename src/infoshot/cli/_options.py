@@ -51,16 +51,17 @@ def parse_numbers(option: str, text: str) -> list[int]:
         ) from None
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Parse ``name=value`` texts of the option ``--set``.
+def parse_settings(texts: Sequence[str], method: str | None = None) -> dict[str, Any]:
+    """Parse ``name=value`` texts of the option ``--set``; names may start with ``method.``.
 
     Examples
     --------
-    >>> parse_settings(["temperature=10", "class_prior=0.7,0.3", "linearized=False"])
-    {'temperature': 10, 'class_prior': [0.7, 0.3], 'linearized': False}
+    >>> parse_settings(["tim-adm.temperature=10", "class_prior=0.7,0.3"], "tim-adm")
+    {'temperature': 10, 'class_prior': [0.7, 0.3]}
     """
     try:
-        return dict(parse_setting(text) for text in texts)
+        pairs = [parse_setting(text) for text in texts]
+        return {name.removeprefix(f"{method}."): value for name, value in pairs}
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"--set: {error}") from error
 

@@ -48,7 +48,7 @@ def solve_shards_command(
         queries,
         out,
         method=method,
-        settings=given.parse_settings(settings) if settings else None,
+        settings=given.parse_settings(settings, method) if settings else None,
         prior=given.parse_prior(prior) if prior else None,
         tolerance=tolerance,
         device=device,

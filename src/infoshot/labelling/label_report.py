@@ -203,7 +203,7 @@ def _name(path: str) -> str:
 def _judgement(photo: ImageLabel, label: str) -> str:
     if photo.reason == CORRECTED:
         return f"{label}, corrected"
-    return f"{label} {photo.confidence:.0%}, else {photo.runner_up}"
+    return f"{label} {photo.confidence:.0%}, or {photo.runner_up}"
 
 
 def _thumbnail(file: Path) -> bytes | None:
