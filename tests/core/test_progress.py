@@ -1,5 +1,6 @@
 import io
 import sys
+import types
 
 import pytest
 
@@ -109,3 +110,11 @@ def test_counts_start_again_with_every_phase():
     work(bar)
     bar.start("writing")
     assert (bar.phase, bar.done, bar.total) == ("writing", 0, None)
+
+
+def test_a_notebook_without_widgets_gets_lines(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # importing it fails
+    with open_progress(None) as progress:
+        progress.start("encoding", 3, "images")
+    assert capsys.readouterr().err == "encoding 3 images ...\n"

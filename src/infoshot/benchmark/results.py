@@ -41,9 +41,9 @@ class PairedDifference:
     ci95: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BenchResult:
-    """What :func:`infoshot.benchmark.bench` returns; ``print`` shows it as a table.
+    """What :func:`infoshot.bench` returns; it is shown as a table.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class BenchResult:
     skipped: Mapping[str, str] = field(default_factory=dict)
     differences: Sequence[PairedDifference] = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         header, cells = self.table()
         lines = [header, *cells]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

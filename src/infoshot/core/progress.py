@@ -1,11 +1,12 @@
 """How far a job is: reported to a callback, to a progress bar, or to a log.
 
 Every public function that takes long has an argument ``progress``. ``None`` draws a bar on stderr
-in a terminal or a notebook and is silent elsewhere, ``False`` is always silent, ``True`` writes a
-line now and then where no bar can be drawn, and a callable is called with the name of the phase,
-the number of items done and their total (``None`` if it is not known).
+in a terminal or a notebook (lines without ipywidgets) and is silent elsewhere, ``False`` is always
+silent, ``True`` writes a line now and then where no bar can be drawn, and a callable is called with
+the name of the phase, the number of items done and their total (``None`` if it is not known).
 """
 
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -72,7 +73,7 @@ def open_progress(progress: ProgressLike = None, *, shown: bool = True) -> Itera
         with _bar() as bar:
             yield bar
     else:
-        yield _LogProgress() if progress else Progress()
+        yield _LogProgress() if progress or _in_notebook() else Progress()
 
 
 class _LogProgress(Progress):
@@ -148,12 +149,20 @@ def _bar() -> Iterator[Progress]:
         yield _BarProgress(bar)
 
 
+def _in_notebook() -> bool:
+    return "ipykernel" in sys.modules
+
+
 def _can_draw() -> bool:
-    """Whether stderr is a terminal, or this is a notebook; needs rich, which is optional here."""
-    if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    """Whether rich can draw a bar: in a terminal, or in a notebook with ipywidgets."""
+    needed = ["rich.progress"]
+    if _in_notebook():
+        needed.append("ipywidgets")
+    elif not sys.stderr.isatty():
         return False
     try:
-        import rich.progress  # noqa: F401
+        for name in needed:
+            importlib.import_module(name)
     except ImportError:
         return False
     return True

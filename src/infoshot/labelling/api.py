@@ -1,6 +1,7 @@
 """Label images from a few examples: find them, encode them, decide labels, write a run folder."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +57,7 @@ _SUGGESTED = 12  # in the report
 Digests = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelResult:
     """The labels of a run.
 
@@ -92,6 +93,12 @@ class LabelResult:
     note: str
     exports: list[str]
     images_per_second: float | None
+
+    def __repr__(self) -> str:
+        statuses = Counter(image.status for image in self.images)
+        counts = ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
+        accuracy = f"; estimated accuracy {self.estimate.accuracy:.0%}" if self.estimate else ""
+        return f"LabelResult({len(self.images):,} images: {counts}{accuracy}; {self.folder})"
 
     @property
     def labels(self) -> dict[str, str]:
