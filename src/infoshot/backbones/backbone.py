@@ -38,6 +38,7 @@ class Backbone(nn.Module, ABC):
 
     feature_dim: int
     input_spec: InputSpec
+    thread_safe: bool = True  # whether several threads may call it at the same time
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Conv-4: four convolutions of 64, the field's small network; averaged to 64 features.
+"""Conv-4: four convolutional blocks of 64 channels, average-pooled to 64 features.
 
-J. Snell, K. Swersky, R. Zemel. Prototypical Networks for Few-shot Learning. NIPS 2017. Theirs
-flattens the last map to 1600 numbers; the average does not depend on the size of the image.
+J. Snell, K. Swersky, R. Zemel. Prototypical Networks for Few-shot Learning. NIPS 2017. Their
+network flattens the last map to 1600 numbers; the average does not depend on the size of the image.
 """
 
 from typing import final
@@ -13,7 +13,7 @@ from infoshot.backbones.backbone import Backbone, InputSpec, init_convolutions
 
 @final
 class Conv4(Backbone):
-    """Four times: 3 x 3 convolution of 64, normalisation, rectifier, max-pooling."""
+    """Four blocks: 3 x 3 convolution with 64 channels, batch norm, ReLU, max-pooling."""
 
     feature_dim = 64
     input_spec = InputSpec()

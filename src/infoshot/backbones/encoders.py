@@ -15,7 +15,7 @@ from infoshot.backbones.external.timm import open_timm
 from infoshot.backbones.registry import BACKBONES, ENTRY_POINTS, PRETRAINED, make_backbone
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.plugins import is_reference, registered
+from infoshot.core.plugins import is_reference, list_entry_points
 
 EncoderLike = str | PathLike[str] | nn.Module | Encoder
 _EXTERNAL: Mapping[str, Callable[[str], Encoder]] = {
@@ -40,7 +40,9 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
         - ``"onnx:FILE"``, an ONNX file;
         - ``"package.module:Name"``, a ``torch.nn.Module`` or a function or class that returns one;
         - a name that an installed package registers under ``infoshot.encoders``;
-        - a ``torch.nn.Module`` that maps ``[batch, 3, H, W]`` to ``[batch, dim]``.
+        - a ``torch.nn.Module`` that maps ``[batch, 3, H, W]`` to ``[batch, dim]``; it is put into
+          evaluation mode, and encoding moves it to the device;
+        - an encoder that is open already.
     weights
         A PyTorch file with weights for the network that ``encoder`` names, such as those the
         authors of TIM released.
@@ -64,10 +66,12 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
     >>> encoder.backbone.feature_dim
     1280
     """
-    if isinstance(encoder, Encoder):
-        return encoder
-    if isinstance(encoder, nn.Module):
-        return open_module(encoder)
+    if isinstance(encoder, Encoder | nn.Module):
+        if weights is not None:
+            raise InvalidArgumentError(
+                "weights must be None for a module, which has its own; pass the name of a network."
+            )
+        return encoder if isinstance(encoder, Encoder) else open_module(encoder)
     name = str(encoder)
     if weights is not None:
         return import_weights(Path(weights), name)
@@ -80,7 +84,7 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
     path = Path(name).expanduser()
     if path.is_dir() or path.name == DESCRIPTION_NAME:
         return load_checkpoint(path)
-    if name in registered(ENTRY_POINTS) or is_reference(name):
+    if name in list_entry_points(ENTRY_POINTS) or is_reference(name):
         return open_module(make_backbone(name), name)
     if name in BACKBONES:
         raise InvalidArgumentError(
@@ -90,7 +94,7 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
     file = f"onnx:{name}" if path.suffix == ".onnx" else "onnx:FILE"
     known = (
         *PRETRAINED,
-        *registered(ENTRY_POINTS),
+        *list_entry_points(ENTRY_POINTS),
         "hf:ID",
         "timm:NAME",
         file,

@@ -13,7 +13,12 @@ from infoshot.backbones.resnet18 import ResNet18
 from infoshot.backbones.wrn28_10 import Wrn28x10
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.plugins import is_reference, load_reference, registered
+from infoshot.core.plugins import (
+    is_reference,
+    list_entry_points,
+    load_entry_point,
+    load_reference,
+)
 
 ENTRY_POINTS = "infoshot.encoders"
 BACKBONES: Mapping[str, Callable[[], Backbone]] = {
@@ -33,8 +38,8 @@ def make_backbone(name: str) -> Backbone:
     ----------
     name
         A network of this package, a name that an installed package registers under the entry-point
-        group ``infoshot.encoders``, or ``package.module:Name`` of a function or class that returns
-        a ``torch.nn.Module`` without arguments.
+        group ``infoshot.encoders``, or ``package.module:Name`` of a function or class that, called
+        without arguments, returns a ``torch.nn.Module``.
 
     Raises
     ------
@@ -43,11 +48,17 @@ def make_backbone(name: str) -> Backbone:
     """
     if name in BACKBONES:
         return BACKBONES[name]()
-    reference = registered(ENTRY_POINTS).get(name, name)
-    if not is_reference(reference):
-        known = (*BACKBONES, *registered(ENTRY_POINTS), "package.module:Name")
+    installed = list_entry_points(ENTRY_POINTS)
+    if name in installed:
+        return as_backbone(_call(load_entry_point(installed[name]), name), name)
+    if name.startswith(("hf:", "timm:", "onnx:")):
+        raise InvalidArgumentError(
+            f"'{name}' is an encoder with its own weights, which cannot be trained here."
+        )
+    if not is_reference(name):
+        known = (*BACKBONES, *installed, "package.module:Name")
         raise InvalidArgumentError(unknown_name("backbone", name, known))
-    return as_backbone(_call(load_reference(reference), name), name)
+    return as_backbone(_call(load_reference(name), name), name)
 
 
 def _call(factory: object, name: str) -> nn.Module:

@@ -12,7 +12,7 @@ from infoshot.backbones.backbone import Backbone, InputSpec, init_convolutions
 
 
 class _Block(nn.Module):
-    """Two 3 x 3 convolutions beside a short cut."""
+    """Two 3 x 3 convolutions, plus a shortcut."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from infoshot.backbones.backbone import Backbone, InputSpec, init_convolutions
 
 
 class _Block(nn.Module):
-    """Normalise, rectify, convolve, twice, beside a short cut."""
+    """Two times batch norm, ReLU and convolution, plus a shortcut."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()

@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.plugins import registered
+from infoshot.core.plugins import list_entry_points
 from infoshot.core.setting_text import parse_setting
-from infoshot.solvers import METHODS, Method, Solver, resolve_method
+from infoshot.solvers import ENTRY_POINTS, METHODS, Method, Solver, resolve_method
 
 MethodLike: TypeAlias = str | Method | Solver[Any]
 MethodSpec: TypeAlias = MethodLike | tuple[MethodLike, Mapping[str, Any]]
@@ -69,7 +70,8 @@ def expand(methods: MethodSpec | Sequence[MethodSpec]) -> list[MethodSpec]:
         parts: Sequence[MethodSpec] = _split(entry) if isinstance(entry, str) else [entry]
         for part in parts:
             if isinstance(part, str) and part == "all":
-                expanded += [*METHODS, *registered("infoshot.methods")]
+                installed = list_entry_points(ENTRY_POINTS)
+                expanded += [*METHODS, *(name for name in installed if name not in METHODS)]
             else:
                 expanded.append(part)
     return expanded
@@ -106,8 +108,7 @@ def _apply_settings(methods: Sequence[Method], settings: Mapping[str, Any]) -> l
             raise InvalidArgumentError(
                 f"none of the methods ({names}) is '{method_name}'."
                 if method_name
-                else f"none of the methods ({names}) has a setting '{field}'; "
-                f"known: {', '.join(known)}."
+                else unknown_name(f"setting of the methods ({names})", field, known)
             )
         for number in affected:
             chosen[number] = chosen[number].with_settings({field: value})

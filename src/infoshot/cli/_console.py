@@ -12,12 +12,12 @@ from infoshot.labelling import ImageLabel
 
 def stdout() -> Console:
     """Return the console for results; square brackets are printed as they are."""
-    return Console(markup=False, highlight=False)
+    return Console(markup=False, highlight=False, emoji=False)
 
 
 def complain(kind: str, sentence: str) -> None:
     """Print one sentence on stderr, without wrapping it."""
-    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(
+    Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(
         f"{kind}: {sentence}", style="bold red" if kind == "Error" else "yellow"
     )
 

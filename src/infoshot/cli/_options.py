@@ -40,6 +40,10 @@ Settings = Annotated[
     typer.Option("--set", help="Change a setting: temperature=10. May be repeated."),
 ]
 
+# The function that draws tasks has other names for some arguments of the benchmark.
+_SAMPLER = "sample_tasks: "
+_OF_SAMPLER = {"n_way": "ways", "n_shot": "shots", "n_query": "queries", "n_tasks": "tasks"}
+
 
 def parse_numbers(option: str, text: str) -> list[int]:
     """Parse whole numbers separated by commas."""
@@ -51,17 +55,16 @@ def parse_numbers(option: str, text: str) -> list[int]:
         ) from None
 
 
-def parse_settings(texts: Sequence[str], method: str | None = None) -> dict[str, Any]:
-    """Parse ``name=value`` texts of the option ``--set``; names may start with ``method.``.
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Parse ``name=value`` texts of the option ``--set``.
 
     Examples
     --------
-    >>> parse_settings(["tim-adm.temperature=10", "class_prior=0.7,0.3"], "tim-adm")
-    {'temperature': 10, 'class_prior': [0.7, 0.3]}
+    >>> parse_settings(["temperature=10", "class_prior=0.7,0.3", "linearized=False"])
+    {'temperature': 10, 'class_prior': [0.7, 0.3], 'linearized': False}
     """
     try:
-        pairs = [parse_setting(text) for text in texts]
-        return {name.removeprefix(f"{method}."): value for name, value in pairs}
+        return dict(parse_setting(text) for text in texts)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"--set: {error}") from error
 
@@ -104,11 +107,17 @@ def name_options(message: str, options: Mapping[str, str]) -> str:
     >>> name_options("run: contains another run; pass force=True to replace it.",
     ...              {"force": "--force"})
     'run: contains another run; pass --force to replace it.'
-    >>> name_options("n_tasks must be at least 1; got 0.", {"n_tasks": "--tasks"})
-    '--tasks must be at least 1; got 0.'
+    >>> name_options("sample_tasks: n_way must be at most 20; got 50.", {"ways": "--ways"})
+    '--ways must be at most 20; got 50.'
     """
     for name, option in options.items():
         message = re.sub(rf"^{name}(?= must\b)", option, message)
-        message = re.sub(rf"(?<![\w.]){name}=True\b", option, message)
-        message = re.sub(rf"(?<![\w.]){name}=(?=\S)", f"{option} ", message)
+        # Only after such a word: paths may contain "name=" as well.
+        message = re.sub(rf"\b(pass|with|or|and) {name}=True\b", rf"\1 {option}", message)
+        message = re.sub(rf"\b(pass|with|or|and) {name}=(?=\S)", rf"\1 {option} ", message)
+    if message.startswith(_SAMPLER):
+        message = message.removeprefix(_SAMPLER)
+        for name, argument in _OF_SAMPLER.items():
+            if argument in options:
+                message = re.sub(rf"\b{name}\b", options[argument], message)
     return message

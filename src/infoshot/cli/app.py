@@ -1,7 +1,9 @@
 """The ``infoshot`` command: registers the commands and prints errors as one sentence."""
 
 import sys
+import traceback
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +31,8 @@ from infoshot.core.errors import InfoshotError, LostProcessError
 from infoshot.distributed import exit_if_distributed
 from infoshot.version import __version__
 
+_RESUMING = {"label", "extract", "extract-shards", "train", "reproduce", "solve-shards"}
+
 
 class _Group(TyperGroup):
     """Turns exceptions of a command into one sentence on stderr and an exit code."""
@@ -45,7 +49,8 @@ class _Group(TyperGroup):
                 )
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            complain("Interrupted", "finished work is kept; rerun the command to resume.")
+            resumes = ctx.invoked_subcommand in _RESUMING
+            complain("Interrupted", "rerun the command to resume." if resumes else "stopped.")
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", self._in_options(ctx, str(error)))
@@ -56,16 +61,23 @@ class _Group(TyperGroup):
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
                 raise  # raised by the parser
             first = str(error).split("\n", 1)[0]
-            complain("Error", f"{type(error).__name__}: {first} (--debug shows the traceback).")
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(place.filename).name}, line {place.lineno}"
+            complain(
+                "Error",
+                f"{type(error).__name__}: {first} ({where}; --debug shows the traceback).",
+            )
             exit_if_distributed(1)
             raise typer.Exit(1) from error
 
     def _in_options(self, ctx: Any, message: str) -> str:  # noqa: ANN401 - click's context
         """Name options where a message of the library names arguments."""
-        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        command: Any = self.get_command(ctx, ctx.invoked_subcommand or "")
+        commands = [command, *getattr(command, "commands", {}).values()]
         options = {
             parameter.name: max(parameter.opts, key=len)
-            for parameter in getattr(command, "params", [])
+            for parameters in (getattr(each, "params", []) for each in commands)
+            for parameter in parameters
             if parameter.opts and parameter.opts[0].startswith("-")
         }
         return name_options(message, options)

@@ -88,7 +88,7 @@ def label(
             out,
             backbone=backbone,
             method=method,
-            settings=given.parse_settings(settings, method) if settings else None,
+            settings=given.parse_settings(settings) if settings else None,
             threshold=threshold,
             reject_outliers=reject_outliers,
             prior=given.parse_prior(prior) if prior else None,

@@ -11,7 +11,7 @@ import typer
 from infoshot.cli._console import stdout
 from infoshot.core.atomic import write_atomically
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.plugins import registered
+from infoshot.core.plugins import list_entry_points
 from infoshot.solvers import ASSUMPTIONS, ENTRY_POINTS, METHODS, Method, resolve_method
 
 _PREPARATION = {
@@ -53,7 +53,7 @@ def list_methods(
 
 def _installed() -> Iterator[Method]:
     """Methods that installed packages register; one that fails is reported and skipped."""
-    for name in registered(ENTRY_POINTS):
+    for name in list_entry_points(ENTRY_POINTS):
         if name not in METHODS:
             try:
                 yield resolve_method(name)

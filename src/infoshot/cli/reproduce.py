@@ -37,8 +37,8 @@ def reproduce(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="More methods for Tables 1 to 3, separated by commas: names, or "
-            "package.module:Name for your own."
+            help="More methods for Tables 1 to 3, separated by commas: names, variants such as "
+            "'tim-adm(temperature=10)', or package.module:Name of your own."
         ),
     ] = None,
     tasks: Annotated[int, typer.Option(help="Tasks per number.")] = 10_000,
@@ -73,7 +73,7 @@ def reproduce(
         dataset=dataset,
         backbone=backbone,
         only=_names(only),
-        methods=_names(methods),
+        methods=methods or (),
         tasks=tasks,
         gradient_tasks=gradient_tasks,
         checkpoint=checkpoint,

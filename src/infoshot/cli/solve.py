@@ -33,7 +33,7 @@ def solve_file(
     result = labelling.label_table(
         features,
         method=method,
-        settings=given.parse_settings(settings, method) if settings else None,
+        settings=given.parse_settings(settings) if settings else None,
         device=device,
         dtype=dtype,
     )

@@ -11,7 +11,7 @@ from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 from infoshot.shards import ShardSummary, solve_shards
 
-_MOST_CLASSES = 30  # that are listed in the terminal
+_MOST_CLASSES = 30  # classes listed in the terminal
 
 
 def solve_shards_command(
@@ -28,7 +28,9 @@ def solve_shards_command(
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="tim-adm: stop when no probability of 2,048 queries changes by more."),
+        typer.Option(
+            help="tim-adm: stop once no probability in a sample of 2,048 queries changes by more."
+        ),
     ] = None,
     device: given.Device = None,
     force: Annotated[bool, typer.Option("--force", help="Replace another solve in --out.")] = False,
@@ -48,7 +50,7 @@ def solve_shards_command(
         queries,
         out,
         method=method,
-        settings=given.parse_settings(settings, method) if settings else None,
+        settings=given.parse_settings(settings) if settings else None,
         prior=given.parse_prior(prior) if prior else None,
         tolerance=tolerance,
         device=device,

@@ -14,7 +14,7 @@ from infoshot.core.errors import DataError
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write ``content`` to ``path`` in one move, so that no reader sees half a file.
+    """Write ``content`` to ``path`` atomically, so that no reader sees half a file.
 
     Raises
     ------

@@ -46,6 +46,12 @@ def positive_or_none(name: str, value: object) -> None:
         positive(name, value)
 
 
+def between(name: str, value: object, low: float, high: float) -> None:
+    """Require a number from ``low`` to ``high``."""
+    if not (_is_number(value) and low <= value <= high):
+        raise InvalidArgumentError(f"{name} must be between {low:g} and {high:g}; got {value!r}.")
+
+
 def at_least(name: str, value: object, least: int) -> None:
     """Require a whole number of at least ``least``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
@@ -124,7 +130,8 @@ def order_shares(shares: Mapping[str, float], classes: Sequence[str]) -> list[fl
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         names = ", ".join(missing[:5]) + more
         raise InvalidArgumentError(f"prior must name every class once; missing: {names}.")
-    for name in shares:
+    for name, share in shares.items():
+        positive(f"prior of '{name}'", share)
         if name not in classes:
             raise InvalidArgumentError(f"prior must name classes only; '{name}' is not one.")
     return [shares[name] for name in classes]

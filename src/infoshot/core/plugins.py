@@ -8,7 +8,7 @@ under the entry-point groups ``infoshot.methods`` and ``infoshot.encoders``.
 import importlib
 import os
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from infoshot.core.errors import InvalidArgumentError
@@ -36,9 +36,8 @@ def load_reference(name: str) -> Any:  # noqa: ANN401 - whatever the module defi
     """
     module_name, _, attribute = name.partition(":")
     here = os.getcwd()  # noqa: PTH109 - a string for sys.path
-    added = here not in sys.path and "" not in sys.path
-    if added:
-        sys.path.insert(0, here)
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # last, so that it hides no installed package; the module may need it
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the module raises when it is imported
@@ -47,9 +46,6 @@ def load_reference(name: str) -> Any:  # noqa: ANN401 - whatever the module defi
             f"'{name}': the module '{module_name}' cannot be imported "
             f"({type(error).__name__}: {reason})."
         ) from error
-    finally:
-        if added:
-            sys.path.remove(here)
     try:
         return getattr(module, attribute)
     except AttributeError:
@@ -58,9 +54,27 @@ def load_reference(name: str) -> Any:  # noqa: ANN401 - whatever the module defi
         ) from None
 
 
-def registered(group: str) -> dict[str, str]:
-    """Names that installed packages register under an entry-point group, with their references."""
-    return {point.name: point.value for point in entry_points(group=group)}
+def list_entry_points(group: str) -> dict[str, EntryPoint]:
+    """List what installed packages register under an entry-point group, by name."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def load_entry_point(point: EntryPoint) -> Any:  # noqa: ANN401 - whatever the package registers
+    """Import what an entry point names.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it cannot be imported.
+    """
+    try:
+        return point.load()
+    except Exception as error:  # whatever the package raises when it is imported
+        reason = str(error).split("\n", 1)[0]
+        raise InvalidArgumentError(
+            f"'{point.name}': the entry point '{point.value}' cannot be imported "
+            f"({type(error).__name__}: {reason})."
+        ) from error
 
 
 def _is_dotted(name: str) -> bool:

@@ -1,9 +1,10 @@
-"""How far a job is: reported to a callback, to a progress bar, or to a log.
+"""Progress of a job: reported to a callback, drawn as a bar, or written to a log.
 
 Every public function that takes long has an argument ``progress``. ``None`` draws a bar on stderr
 in a terminal or a notebook (lines without ipywidgets) and is silent elsewhere, ``False`` is always
-silent, ``True`` writes a line now and then where no bar can be drawn, and a callable is called with
-the name of the phase, the number of items done and their total (``None`` if it is not known).
+silent, ``True`` writes a line at most once a minute where no bar can be drawn, and a callable is
+called with the name of the phase, the number of items done and their total (``None`` if it is not
+known).
 """
 
 import importlib
@@ -63,7 +64,7 @@ def open_progress(progress: ProgressLike = None, *, shown: bool = True) -> Itera
     progress
         See the module.
     shown
-        False in all but the main one of several processes.
+        False in every process but the main one.
     """
     if progress is False or not shown:
         yield Progress()
@@ -111,15 +112,18 @@ class _BarProgress(Progress):
         self._bar = bar
         self._task = bar.add_task("", total=None, unit="")
 
+    def start(self, phase: str, total: int | None = None, unit: str = "") -> None:
+        """Begin a phase with a bar of its own."""
+        self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(phase, total=total, unit=unit)
+        super().start(phase, total, unit)
+
     def say(self, sentence: str) -> None:
         """Show a line above the bar."""
         self._bar.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
     def _show(self, unit: str = "") -> None:
-        more = {"unit": unit} if unit else {}
-        self._bar.update(
-            self._task, description=self.phase, total=self.total, completed=self.done, **more
-        )
+        self._bar.update(self._task, completed=self.done)
 
 
 @contextmanager
@@ -129,14 +133,14 @@ def _bar() -> Iterator[Progress]:
     from rich.text import Text
 
     class Speed(rich.ProgressColumn):
-        """Items per second, lately."""
+        """Recent items per second."""
 
         def render(self, task: rich.Task) -> Text:
             unit = task.fields.get("unit")
             return Text(f"{task.speed or 0:,.0f} {unit}/s" if unit else "")
 
     columns = (
-        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
         Speed(),
@@ -145,7 +149,7 @@ def _bar() -> Iterator[Progress]:
         rich.TimeRemainingColumn(),
         rich.TextColumn("left"),
     )
-    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with rich.Progress(*columns, console=Console(stderr=True, emoji=False), transient=True) as bar:
         yield _BarProgress(bar)
 
 

@@ -1,6 +1,7 @@
 """Files of tensors with facts beside them: safetensors whose metadata hold one JSON entry.
 
-Everything that this package stores except feature files and checkpoints has this form. Equal
+Everything that this package stores except feature files, checkpoints and the feature cache has
+this form. Equal
 content gives equal bytes: there is a single metadata entry, since safetensors writes several in
 any order, and its keys are sorted.
 """
@@ -21,12 +22,12 @@ from infoshot.core.errors import DataError
 def write_tensor_file(
     path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], *, kind: str
 ) -> None:
-    """Write tensors and facts in one move.
+    """Write tensors and facts atomically.
 
     Parameters
     ----------
     path
-        Where to; a file there is replaced.
+        Path of the file; an existing file is replaced.
     tensors, facts
         Tensors by name, and anything that JSON can hold.
     kind

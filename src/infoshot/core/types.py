@@ -132,7 +132,7 @@ class Solution:
     n_steps
         Steps taken per task, shape ``(task,)``.
     outlier_scores
-        How unlikely each query belongs to any of the classes, shape ``(task, query)``. One minus
+        How unlikely it is that each query belongs to any class, shape ``(task, query)``. One minus
         the largest probability for methods without a score of their own.
     notes
         One sentence per task about what the method decided; empty for most methods.

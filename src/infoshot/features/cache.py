@@ -52,14 +52,23 @@ class FeatureCache:
         self._metadata = {"encoder": key}
 
     def read(self, digests: Sequence[str]) -> dict[str, Tensor]:
-        """Return the features of those images that are cached, each of shape ``(dim,)``."""
-        wanted, found = set(digests), {}
-        for path in sorted(self.folder.glob("part-*.safetensors")):
-            part = _read(path)
-            if part is None:
-                continue
-            names, features = part
-            found.update({name: features[i] for i, name in enumerate(names) if name in wanted})
+        """Return the features of those images that are cached, each of shape ``(dim,)``.
+
+        Reads all parts. If another process merges parts meanwhile, the merged one is read too.
+        """
+        wanted, found, seen = set(digests), dict[str, Tensor](), set[Path]()
+        vanished = True
+        while vanished:
+            vanished = False
+            for path in sorted(set(self.folder.glob("part-*.safetensors")) - seen):
+                seen.add(path)
+                part = _read(path)
+                if part is None:
+                    vanished = vanished or not path.exists()
+                    continue
+                for name, row in zip(*part, strict=True):
+                    if name in wanted:
+                        found[name] = row.clone()  # a view would keep the whole part in memory
         return found
 
     def add(self, digests: Sequence[str], features: Tensor) -> None:

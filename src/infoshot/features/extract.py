@@ -1,10 +1,10 @@
 """The one path from images to features: read, crop, encode, cache.
 
 ``extract``, ``extract-shards``, ``label`` and ``predict`` all call :func:`encode_images`, so that
-an image and an encoder determine the bytes of a feature. Batches always have the same size (the
-last one is padded with black images) and every batch runs on one core. A feature therefore does not
-depend on how many images there are, on its neighbours, on the process that computes it, or on the
-number of cores.
+an image and an encoder determine the bytes of a feature on one kind of device. Batches always have
+the same size (the last one is padded with black images) and every batch runs on one core. A feature
+therefore does not depend on how many images there are, on its neighbours, on the process that
+computes it, or on the number of cores.
 """
 
 import dataclasses
@@ -137,12 +137,17 @@ def encoder_provenance(encoder: Encoder, how: Extraction) -> dict[str, str]:
     }
 
 
-def check_same_encoder(encoder: Encoder, provenance: Mapping[str, str]) -> None:
-    """Raise ``DataError`` if an encoder is not the one that features were computed with."""
-    if encoder.digest != provenance["weights_sha256"]:
-        raise DataError(
-            f"the encoder '{encoder.backbone_name}' has changed since the run: its weights differ."
-        )
+def check_same_encoder(encoder: Encoder, how: Extraction, provenance: Mapping[str, str]) -> None:
+    """Raise ``DataError`` if an encoder does not compute features of this provenance any more."""
+    now = encoder_provenance(encoder, how)
+    for key, difference in (
+        ("weights_sha256", "its weights differ"),
+        ("transform", "it gets images of another size, or decoded in another way"),
+    ):
+        if now[key] != provenance[key]:
+            raise DataError(
+                f"the encoder '{encoder.backbone_name}' has changed since the run: {difference}."
+            )
 
 
 def extract_split(
@@ -177,7 +182,7 @@ def extract_split(
         phase=f"extracting {split.name}",
         progress=progress,
     )
-    # Also the rows of a process without images have the width of the others.
+    # A process without images still returns rows of the right width.
     rows = encoded.features if own else torch.empty(0, encoder.backbone.feature_dim)
     features = gather_chunks(rows, chunks, ranks)
     labels, names = torch.tensor(split.labels), tuple(split.class_names)
@@ -284,7 +289,7 @@ def _encode_and_cache(
     strict: bool,
     progress: Progress,
 ) -> Encoded:
-    """Encode images in their order, and add them to the cache as they come."""
+    """Encode images in their order, and add them to the cache as they arrive."""
     n = len(locations)
     rows = torch.full((n, encoder.backbone.feature_dim), torch.nan)
     digests, reasons = [""] * n, [""] * n
@@ -337,7 +342,7 @@ def _collect(
 
 
 def encode_batches(crops: Iterator[Pixels], encoder: Encoder, how: Extraction) -> Iterator[Tensor]:
-    """Pass crops through the network as they come; yield rows ``(image, dim)`` on the CPU.
+    """Pass crops through the network as they arrive; yield rows ``(image, dim)`` on the CPU.
 
     Raises
     ------
@@ -357,10 +362,10 @@ def encode_batches(crops: Iterator[Pixels], encoder: Encoder, how: Extraction) -
         return encode_batch(backbone, padded)[: len(images)].cpu()
 
     batches = iter(lambda: list(islice(crops, n_pass)), [])
-    # One core per batch: threads that share a layer wait for each other actively, which takes
-    # three times as long when other processes use the cores.
+    # One core per batch: threads that share a layer busy-wait for each other, which takes three
+    # times as long when other processes use the cores.
     on_cpu = all(weights.device.type == "cpu" for weights in backbone.parameters())
-    n_threads = torch.get_num_threads() if on_cpu else 1
+    n_threads = torch.get_num_threads() if on_cpu and backbone.thread_safe else 1
     # Full float32 products, so that features do not depend on the device.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         for rows in map_chunks(features, batches, n_threads, split_single=False):

@@ -48,8 +48,8 @@ def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2", "power
     if preparation == "centred-l2":
         if table.base_mean is None:
             raise DataError(
-                "this method subtracts the mean of the base classes, but the features have no "
-                "base_mean; extract them with base_mean=True, or choose another method."
+                "this method subtracts the mean feature of the base classes, but the features have "
+                "no base_mean; extract them with it, add it to the file, or choose another method."
             )
         features = features - table.base_mean.to(features)
     if preparation == "power-l2":

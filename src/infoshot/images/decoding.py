@@ -53,7 +53,7 @@ _PR_SET_PDEATHSIG = 1
 _MOST_PIXELS = 90_000_000
 _LARGEST_ASPECT = 100
 _LARGEST_FILE = 2**30
-DECODING = "JPEG at twice the size or more"
+DECODING = "JPEG from twice the size"  # as provenance records it
 _TURNS = {  # by the orientation in the EXIF data
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,

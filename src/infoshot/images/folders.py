@@ -182,7 +182,7 @@ def _read_list(given: Path) -> list[tuple[ImageFile, str]]:
         if "\0" in text:
             raise DataError(f"{given}: neither a folder nor a list of files (CSV or text).")
         lines = [(line.removesuffix("\r"), "") for line in text.split("\n")]
-    return [(_locate(path, given.parent), label) for path, label in lines if path.strip()]
+    return [(_locate(path, given.parent), label.strip()) for path, label in lines if path.strip()]
 
 
 def _locate(path: str, folder: Path) -> ImageFile:

@@ -20,6 +20,7 @@ from infoshot.core.plugins import is_reference
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import (
+    Encoded,
     Extraction,
     check_same_encoder,
     digest_images,
@@ -39,6 +40,8 @@ from infoshot.labelling.decide import (
 from infoshot.labelling.exports import EXPORTS
 from infoshot.labelling.label_report import collect_warnings, label_report
 from infoshot.labelling.run_folder import (
+    FinishedRun,
+    check_finished,
     check_folder,
     find_name,
     read_corrections,
@@ -132,7 +135,7 @@ def label(
     threshold: float = 0.5,
     reject_outliers: bool = False,
     prior: Mapping[str, float] | None = None,
-    export: Sequence[str] = (),
+    export: str | Sequence[str] = (),
     cache: AnyPath | None = None,
     device: str | None = None,
     force: bool = False,
@@ -191,9 +194,13 @@ def label(
     >>> result.labels["photos/1.jpg"], result.estimate.accuracy  # doctest: +SKIP
     ('cat', 0.93)
     """
-    _check_exports(export)
-    if not 0 <= threshold <= 1:
-        raise InvalidArgumentError(f"threshold must be between 0 and 1; got {threshold:g}.")
+    exports = _check_exports(export)
+    checks.between("threshold", threshold, 0, 1)
+    for argument, value in (("examples", examples), ("photos", photos), ("out", out)):
+        if not isinstance(value, str | PathLike):
+            raise InvalidArgumentError(f"{argument} must be a path; got {type(value).__name__}.")
+    if not (prior is None or isinstance(prior, Mapping)):
+        raise InvalidArgumentError(f"prior must map classes to shares; got {prior!r}.")
     name = method or (METHOD_WITH_PRIOR if prior else DEFAULT_METHOD)
     chosen = resolve_method(name).with_settings(settings or {})
     encoder = None if isinstance(backbone, str | PathLike) else open_encoder(backbone)
@@ -207,7 +214,7 @@ def label(
         reject_outliers=reject_outliers,
         prior=dict(prior) if prior else None,
     )
-    place = _Place(Path(out), _cache_folder(cache), device or default_device(), tuple(export))
+    place = _Place(Path(out), _cache_folder(cache), device or default_device(), exports)
     with open_progress(progress) as bar:
         return _label(request, place, encoder, force, bar)
 
@@ -217,7 +224,7 @@ def add_labels(
     corrections: AnyPath | Mapping[str, str],
     *,
     backbone: EncoderLike | None = None,
-    export: Sequence[str] = (),
+    export: str | Sequence[str] = (),
     device: str | None = None,
     progress: ProgressLike = None,
 ) -> LabelResult:
@@ -248,12 +255,29 @@ def add_labels(
     --------
     >>> result = add_labels("run", {"photos/1.jpg": "dog"})  # doctest: +SKIP
     """
-    _check_exports(export)
+    exports = _check_exports(export)
     run = Path(run)
-    before, earlier = read_run(run), read_corrections(run)
+    check_finished(run)
+    with open_progress(progress) as bar, sole_writer(run):
+        before, earlier = read_run(run), read_corrections(run)
+        provenance = before.facts["encoder"]
+        # Opened only if the features of an image are not cached any more.
+        encoder = partial(_reopen_encoder, backbone or before.request.backbone, provenance)
+        place = _Place(run, Path(before.facts["cache"]), device or default_device(), exports)
+        job = _Job(before.request, place, provenance, encoder, bar)
+        return _add_labels(job, before, earlier, _read_corrections(corrections))
+
+
+def _add_labels(
+    job: "_Job",
+    before: FinishedRun,
+    earlier: Mapping[str, str],
+    corrections: Sequence[tuple[ImageFile, str]],
+) -> LabelResult:
+    """Make examples of all corrections, and run again."""
     known: list[ImageLabel | ImageFile] = [*before.labels]
     known += [example.image for example in before.examples]
-    new = {find_name(image, known): label for image, label in _read_corrections(corrections)}
+    new = {find_name(image, known): label for image, label in corrections}
     images = [ImageFile(image.path, image.file) for image in before.labels]
     digests = [
         (digest, image.reason if image.status == "unreadable" else "")
@@ -261,19 +285,13 @@ def add_labels(
     ]
     own = [example for example in before.examples if not example.given]
     examples = _apply_corrections(own, images, digests, {**earlier, **new})
-    place = _Place(run, Path(before.facts["cache"]), device or default_device(), tuple(export))
-    provenance = before.facts["encoder"]
-    # Opened only if the features of an image are not cached any more.
-    encoder = partial(_reopen_encoder, backbone or before.request.backbone, provenance)
-    with open_progress(progress) as bar, sole_writer(run):
-        # Written first, so that they are not lost if the run is killed.
-        write_corrections(run, {**earlier, **new})
-        try:
-            job = _Job(before.request, place, provenance, encoder, bar)
-            return job.run(examples, images, digests)
-        except InfoshotError:
-            write_corrections(run, earlier)
-            raise
+    # Written first, so that they are not lost if the run is killed.
+    write_corrections(job.place.out, {**earlier, **new})
+    try:
+        return job.run(examples, images, digests)
+    except InfoshotError:
+        write_corrections(job.place.out, earlier)
+        raise
 
 
 @dataclass(frozen=True)
@@ -292,7 +310,7 @@ def _label(
     """Find the images, check everything, and run."""
     labelled = find_examples(Path(request.examples))
     request.choose_method(sorted({label for label, _ in labelled}))
-    corrections = check_folder(place.out, request, force=force)
+    check_folder(place.out, request, force=force)
     inside = [place.out, Path(request.examples), *(image.file for _, image in labelled)]
     images = find_images(Path(request.photos), without=inside)
     progress.start("opening the encoder")
@@ -303,6 +321,7 @@ def _label(
     examples = _check_examples(labelled, how.n_workers)
     make_folder(place.out)
     with sole_writer(place.out):
+        corrections = check_folder(place.out, request, force=force)  # again: now nobody adds one
         digests = digest_images([image.location for image in images], how.n_workers)
         examples = _apply_corrections(examples, images, digests, corrections)
         write_corrections(place.out, corrections)
@@ -324,28 +343,16 @@ class _Job:
         self, examples: Sequence[Example], images: Sequence[ImageFile], digests: Digests
     ) -> LabelResult:
         """Encode what is not cached, solve, and write."""
-        files = [*(example.image for example in examples), *images]
-        known = [*((example.digest, "") for example in examples), *digests]
-        encoded = encode_images(
-            [file.location for file in files],
-            self.open_encoder,
-            Extraction(device=self.place.device),
-            cache=FeatureCache(self.place.cache, self.provenance),
-            digests=known,
-            progress=self.progress,
-        )
-        n_examples = len(examples)
-        for example, reason in zip(examples, encoded.reasons[:n_examples], strict=True):
+        # Examples first: one that cannot be decoded stops the run before all images are encoded.
+        own = [(example.digest, "") for example in examples]
+        support = self._encode([example.image for example in examples], own, "encoding examples")
+        for example, reason in zip(examples, support.reasons, strict=True):
             if reason:
                 raise _unusable_example(example.image, reason)
+        encoded = self._encode(images, digests, "encoding")
         self.progress.start("solving")
         decision = decide_labels(
-            self.request,
-            examples,
-            encoded.features[:n_examples],
-            images,
-            encoded[n_examples:],
-            self.provenance,
+            self.request, examples, support.features, images, encoded, self.provenance
         )
         self.progress.start("writing")
         warnings = collect_warnings(decision)
@@ -359,6 +366,17 @@ class _Job:
             note=decision.note,
             exports=self._write(decision, warnings),
             images_per_second=encoded.images_per_second,
+        )
+
+    def _encode(self, files: Sequence[ImageFile], digests: Digests, phase: str) -> Encoded:
+        return encode_images(
+            [file.location for file in files],
+            self.open_encoder,
+            Extraction(device=self.place.device),
+            cache=FeatureCache(self.place.cache, self.provenance),
+            digests=digests,
+            phase=phase,
+            progress=self.progress,
         )
 
     def _write(self, decision: Decision, warnings: Sequence[str]) -> list[str]:
@@ -388,15 +406,17 @@ def _method_name(spec: MethodLike) -> str:
             if (again.solver, again.preparation) == (method.solver, method.preparation):
                 return name
     raise InvalidArgumentError(
-        f"method must be a text, since the run stores it; pass 'package.module:Name' of the method "
-        f"'{method.name}'."
+        "method must be given by name, because the run stores it; pass 'package.module:Name' of "
+        f"the method '{method.name}'."
     )
 
 
-def _check_exports(names: Sequence[str]) -> None:
+def _check_exports(given: str | Sequence[str]) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if name not in EXPORTS:
             raise InvalidArgumentError(checks.unknown_name("export", name, EXPORTS))
+    return names
 
 
 def _cache_folder(given: AnyPath | None) -> Path:
@@ -439,9 +459,13 @@ def _unusable_example(image: ImageFile, reason: str) -> DataError:
 
 
 def _read_corrections(given: AnyPath | Mapping[str, str]) -> list[tuple[ImageFile, str]]:
-    if isinstance(given, Mapping):
-        return [(ImageFile(path, Path(path)), label) for path, label in given.items()]
-    return read_labels(Path(given))
+    if not isinstance(given, Mapping):
+        return read_labels(Path(given))
+    pairs = [(str(path), str(label).strip()) for path, label in given.items()]
+    corrections = [(ImageFile(path, Path(path)), label) for path, label in pairs if label]
+    if not corrections:
+        raise InvalidArgumentError("corrections must hold at least one label; got none.")
+    return corrections
 
 
 def _apply_corrections(
@@ -453,13 +477,19 @@ def _apply_corrections(
     """Add corrected images to the examples; a corrected example changes its label."""
     place = {image.path: number for number, image in enumerate(images)}
     of_example = {example.image.path: number for number, example in enumerate(examples)}
-    found = list(examples)
+    found, label_of = list(examples), dict[str, tuple[str, str]]()
     for path, label in corrections.items():
         number = place.get(path)
         if number is not None:
             digest, reason = digests[number]
             if reason:
                 raise DataError(f"{path}: {reason}, so it cannot be an example.")
+            other, other_path = label_of.setdefault(digest, (label, path))
+            if other != label:
+                raise DataError(
+                    f"the same image is corrected to '{other}' and to '{label}': {other_path} and "
+                    f"{path}."
+                )
             found.append(Example(label, images[number], digest, given=True))
         elif path in of_example:
             found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
@@ -475,10 +505,5 @@ def _apply_corrections(
 def _reopen_encoder(backbone: EncoderLike, provenance: Mapping[str, str]) -> Encoder:
     """Open the encoder of an earlier run; raise if it computes other features today."""
     encoder = open_encoder(backbone)
-    check_same_encoder(encoder, provenance)
-    if encoder_provenance(encoder, Extraction()) != dict(provenance):
-        raise DataError(
-            "features of this run are no longer cached, and another version of InfoShot computed "
-            "them; label the images again."
-        )
+    check_same_encoder(encoder, Extraction(), provenance)
     return encoder

@@ -95,8 +95,8 @@ def draw_audit(
     sheet = Path(out) if out else Path(run) / "audit.csv"
     if out is None and _has_answers(sheet):
         raise DataError(
-            f"{sheet}: has answers already; pass answers={sheet} to evaluate them, or choose "
-            "another file."
+            f"{sheet}: has answers already; evaluate them (infoshot.audit, or pass "
+            f"answers={sheet}), or choose another file."
         )
     check_outputs([], [sheet])
     sample = _draw_sample(finished.labels, n, seed)

@@ -91,13 +91,13 @@ class Request:
         if not method.inductive:
             able = [name for name, other in METHODS.items() if other.inductive]
             raise InvalidArgumentError(
-                f"method must be able to classify new images, which '{self.method}' is not; use "
-                f"one of: {', '.join(able)}."
+                f"method must be able to classify new images, but '{self.method}' cannot; use one "
+                f"of: {', '.join(able)}."
             )
         if self.prior is None:
             return method
         if "class_prior" not in method.solver.settings():
-            raise InvalidArgumentError(f"prior must be None for the method '{self.method}'.")
+            raise InvalidArgumentError(f"prior must not be given for the method '{self.method}'.")
         shares = order_shares(self.prior, classes)
         return method.with_settings({"class_prior": [share / sum(shares) for share in shares]})
 

@@ -1,5 +1,6 @@
 """What a run tells its user: warnings, and a page with results, doubtful images and advice."""
 
+import difflib
 import io
 from collections import Counter
 from collections.abc import Sequence
@@ -116,7 +117,7 @@ def _examples_to_check(decision: Decision) -> list[Section]:
 def _next(photos: Sequence[ImageLabel]) -> list[Part]:
     advice = (
         "Labels for these photos help most: they are doubtful and unlike each other. The command "
-        "infoshot suggest writes a CSV file to fill in, and infoshot label adds it to the run."
+        "infoshot suggest writes a CSV file to fill in; infoshot label adds the file to the run."
     )
     return [Text([advice]), Gallery(_thumbnails(photos[:_NEXT]))]
 
@@ -224,6 +225,7 @@ def collect_warnings(decision: Decision) -> list[str]:
     return [
         *_warn_few_images(decision),
         *_warn_mislabelled(decision),
+        *_warn_new_classes(decision),
         *_warn_unreadable(decision),
         *_warn_balance(decision),
         *_warn_outliers(decision),
@@ -254,10 +256,24 @@ def _warn_mislabelled(decision: Decision) -> list[str]:
     if not odd:
         return []
     noun = "example was" if len(odd) == 1 else "examples were"
+    cause = "hard or mislabelled"
+    if len(odd) > len(decision.held_out) / 3:
+        cause = "perhaps the encoder, the prior or the examples do not fit"
     return [
-        f"{len(odd):,} {noun} classified as another class when held out, so they are hard or "
-        f"mislabelled: {_list_some(odd)}."
+        f"{len(odd):,} {noun} classified as another class when held out ({cause}): "
+        f"{_list_some(odd)}."
     ]
+
+
+def _warn_new_classes(decision: Decision) -> list[str]:
+    original = {example.label for example in decision.examples if not example.given}
+    new = [name for name in decision.classes if name not in original]
+    sentences = []
+    for name in new:
+        near = difflib.get_close_matches(name, sorted(original), n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else "."
+        sentences.append(f"'{name}' is a new class, which only corrections have{hint}")
+    return sentences
 
 
 def _warn_unreadable(decision: Decision) -> list[str]:

@@ -1,6 +1,7 @@
 """Label new images with the classifier of a run."""
 
 import dataclasses
+import warnings
 from os import PathLike
 from pathlib import Path
 
@@ -75,8 +76,8 @@ def predict(
     check_outputs([source, given], [None if out is None else Path(out)])
     files = find_images(given)
     encoder = open_encoder(known.backbone if backbone is None else backbone)
-    check_same_encoder(encoder, known.encoder)
     how = Extraction(device=device or default_device())
+    check_same_encoder(encoder, how, known.encoder)
     folder = Path(cache) if cache else cache_of_run(source) or default_cache_folder()
     kept = FeatureCache(folder, encoder_provenance(encoder, how))
     with open_progress(progress) as bar:
@@ -89,6 +90,14 @@ def predict(
         probabilities[readable] = known.probabilities(encoded.features[readable])
         outliers[readable] = known.find_outliers(encoded.features[readable])
     labels = make_labels(known, files, probabilities, outliers, encoded.reasons)
+    unreadable = [label for label in labels if label.status == "unreadable"]
+    if unreadable:
+        warnings.warn(
+            f"{len(unreadable)} of {len(labels)} images cannot be read, such as "
+            f"{unreadable[0].path} ({unreadable[0].reason}).",
+            UserWarning,
+            stacklevel=2,
+        )
     if out is not None:
         write_atomically(out, labels_csv(labels))
     return labels

@@ -60,8 +60,9 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
     corrections = read_corrections(out)
     if before != _as_stored(request):
         n = len(corrections)
-        fate = "are kept" if before.same_images(request) else "are lost"
-        what = f"; its {n} corrections {fate}" if n else ""
+        fate = "kept" if before.same_images(request) else "lost"
+        noun = "correction" if n == 1 else "corrections"
+        what = f"; its {n} {noun} will be {fate}" if n else ""
         raise DataError(f"{out}: contains another run; pass force=True to replace it{what}.")
     return corrections
 
@@ -78,6 +79,11 @@ def write_run(folder: Path, decision: Decision, warnings: Sequence[str], cache: 
 def labels_csv(labels: Sequence[ImageLabel]) -> str:
     """Format labels as CSV."""
     return csv_text(CSV_COLUMNS, ([_cell(label, name) for name in CSV_COLUMNS] for label in labels))
+
+
+def check_finished(folder: Path) -> None:
+    """Raise ``DataError`` if a folder does not contain a finished run."""
+    _read_facts(folder)
 
 
 def read_request(folder: Path) -> Request | None:

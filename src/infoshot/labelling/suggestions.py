@@ -9,7 +9,7 @@ from torch import Tensor
 
 from infoshot.core import checks
 from infoshot.core.atomic import check_outputs, write_atomically
-from infoshot.core.csv_file import csv_text
+from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
 from infoshot.features.cache import FeatureCache
 from infoshot.labelling.decide import ImageLabel, choose_suggestions
@@ -46,7 +46,8 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     Raises
     ------
     DataError
-        If there is no finished run, or its features are not cached any more.
+        If there is no finished run, its features are not cached any more, or the file has labels
+        already.
 
     Examples
     --------
@@ -56,6 +57,10 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     checks.at_least("n", n, 1)
     finished = read_run(Path(run))
     sheet = Path(out) if out else Path(run) / "suggestions.csv"
+    if _has_labels(sheet):
+        raise DataError(
+            f"{sheet}: has labels already; add them to the run, or choose another file."
+        )
     check_outputs([], [sheet])
     examples, features = _read_cached_features(finished)
     probabilities = torch.tensor(finished.probabilities, dtype=torch.float32)
@@ -65,6 +70,13 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     rows = [(i.path, "", i.label, i.runner_up, f"{i.confidence:.4f}") for i in images]
     write_atomically(sheet, csv_text(header, rows))
     return Suggestions(images, sheet)
+
+
+def _has_labels(sheet: Path) -> bool:
+    try:
+        return sheet.exists() and any(row["label"].strip() for row in read_csv(sheet, "label"))
+    except DataError:
+        return False
 
 
 def _read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from infoshot.benchmark.variants import resolve_variants
 from infoshot.core import checks
 from infoshot.core.atomic import check_outputs, make_folder, sole_writer
 from infoshot.core.errors import InvalidArgumentError
@@ -33,7 +34,7 @@ from infoshot.reproduction.report_cells import (
 )
 from infoshot.reproduction.report_files import collect_findings, write_report
 from infoshot.reproduction.whole_network import Network, open_network
-from infoshot.solvers import Method, Solver, resolve_method
+from infoshot.solvers import Method, Solver
 
 PathLike = str | os.PathLike[str]
 MethodLike = str | Method | Solver[Any]
@@ -232,7 +233,7 @@ def _experiments(names: Sequence[str]) -> list[str]:
 
 def _extra_methods(specs: Sequence[MethodLike]) -> list[Method]:
     """Resolve methods that are added to the tables; each needs a name of its own there."""
-    methods = [resolve_method(spec) for spec in specs]
+    methods = resolve_variants(specs) if specs else []
     names = [*PAPER_METHODS, *(method.name for method in methods)]
     for name in names:
         if names.count(name) > 1:

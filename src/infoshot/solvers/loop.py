@@ -228,8 +228,8 @@ def _warn_if_not_finite(solution: Solution) -> None:
     if bad:
         warnings.warn(
             f"The solutions of {len(bad)} of {len(solution.status)} tasks are not finite, the "
-            f"first of task {bad[0]}: the features are so large that their squares overflow, or "
-            "the temperature is too high.",
+            f"first of task {bad[0]}: the features are so large that their squares overflow, the "
+            "temperature is too high, or the method has a bug (infoshot.testing.check_solver).",
             NonFiniteWarning,
             stacklevel=3,
         )

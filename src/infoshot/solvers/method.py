@@ -86,8 +86,12 @@ class Method:
         return bool({"balance", "all-classes", "class-counts"} & set(self.assumes))
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Method":
-        """Return the method with some hyperparameters changed."""
+        """Return the method with some hyperparameters changed.
+
+        A name may be written with the method: ``tim-adm.temperature``.
+        """
         known = list(self.solver.settings())
+        settings = {name.removeprefix(f"{self.name}."): v for name, v in settings.items()}
         for name in settings:
             if name not in known:
                 raise InvalidArgumentError(unknown_name(f"setting of {self.name}", name, known))

@@ -13,7 +13,12 @@ from typing import Any
 
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
-from infoshot.core.plugins import is_reference, load_reference, registered
+from infoshot.core.plugins import (
+    is_reference,
+    list_entry_points,
+    load_entry_point,
+    load_reference,
+)
 from infoshot.solvers.method import Method
 from infoshot.solvers.registry import METHODS
 from infoshot.solvers.solver import Solver
@@ -63,9 +68,9 @@ def resolve_method(spec: str | Method | Solver[Any] | type[Solver[Any]]) -> Meth
         return METHODS[spec]
     if is_reference(spec):
         return _as_method(load_reference(spec), f"'{spec}'", name=spec)
-    installed = registered(ENTRY_POINTS)
+    installed = list_entry_points(ENTRY_POINTS)
     if spec in installed:
-        found = _as_method(load_reference(installed[spec]), f"'{spec}'")
+        found = _as_method(load_entry_point(installed[spec]), f"'{spec}'")
         return dataclasses.replace(found, name=spec)
     raise InvalidArgumentError(
         unknown_name("method", spec, [*METHODS, *installed])

@@ -46,7 +46,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -124,9 +124,9 @@ class Solver(ABC, Generic[StateT]):
         """
         return type(self).log_posterior is Solver.log_posterior
 
-    @abstractmethod
     def init(self, task: TaskBatch) -> StateT:
-        """Return the state to start from."""
+        """Return the state to start from; by default an empty one, for methods without steps."""
+        return cast("StateT", State())
 
     def step(self, task: TaskBatch, state: StateT) -> StateT:
         """Take one iteration for all tasks; it may write into ``state``, never into ``task``."""

@@ -90,5 +90,6 @@ def network_digest(network: nn.Module, facts: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for name, value in sorted(network.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        content = value.detach().cpu().contiguous().flatten().view(torch.uint8)
+        digest.update(content.numpy().tobytes())
     return digest.hexdigest()

@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import re
+from types import CodeType
 from typing import final
 
 from torch import Tensor, nn
@@ -16,10 +17,14 @@ from infoshot.core.errors import InvalidArgumentError
 class PlainModule(Backbone):
     """A module of the user, and the images it expects.
 
-    The module may say which images it expects by an attribute ``input_spec``, an
+    It may store values between calls, for example in a hook, so that one thread calls it.
+
+    The module may declare the images it expects in an attribute ``input_spec``, an
     :class:`InputSpec`. The default is that of the networks here: 84 pixels, ImageNet's mean and
     standard deviation.
     """
+
+    thread_safe = False
 
     def __init__(self, module: nn.Module, input_spec: InputSpec) -> None:
         super().__init__()
@@ -54,10 +59,11 @@ def as_backbone(module: nn.Module, name: str) -> Backbone:
 
 
 def open_module(module: nn.Module, name: str | None = None) -> Encoder:
-    """Use a module with the weights it has as an encoder.
+    """Use a module, with its current weights, as an encoder.
 
-    The digest covers the weights, the input, the layers and, where Python can find it, the source
-    code of the classes, so that features are computed again after any of them changed.
+    The digest covers the weights, the input, the layers with their plain attributes, and the code
+    of their classes, so that features are computed again after any of them changed. The module is
+    put into evaluation mode, and encoding moves it to the device.
     """
     own = module.module if isinstance(module, PlainModule) else module
     name = name or f"{type(own).__module__}:{type(own).__qualname__}"
@@ -68,16 +74,35 @@ def open_module(module: nn.Module, name: str | None = None) -> Encoder:
             f"{kind.__module__}.{kind.__qualname__} {_source_digest(kind)}" for kind in classes
         ),
         "layers": re.sub(r" at 0x[0-9a-f]+", "", repr(own)),
+        "attributes": [_plain_attributes(part) for part in own.modules()],
         "input": vars(backbone.input_spec),
     }
     return Encoder(name, backbone, external_checks.network_digest(backbone, facts))
 
 
 def _source_digest(kind: type) -> str:
-    """Return the sha256 of the source code of a class; empty if it is PyTorch's or not found."""
+    """Return the sha256 of the code of a class; empty for classes of PyTorch."""
     if kind.__module__.startswith("torch."):
         return ""
     try:
-        return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
-    except (OSError, TypeError):  # typed at a prompt, or compiled
-        return ""
+        code = inspect.getsource(kind)
+    except (OSError, TypeError):  # typed at a prompt
+        functions = (value for value in vars(kind).values() if inspect.isfunction(value))
+        code = repr([_code_facts(function.__code__) for function in functions])
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def _code_facts(code: CodeType) -> list[object]:
+    """Return what determines the result of compiled code."""
+    constants = [_code_facts(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return [code.co_code.hex(), code.co_names, constants]
+
+
+def _plain_attributes(module: nn.Module) -> dict[str, str]:
+    """Return public attributes of a module that are numbers, texts or collections of them."""
+    plain = (bool, int, float, str, tuple, list, dict, set, frozenset, type(None))
+    return {
+        name: repr(value)
+        for name, value in sorted(vars(module).items())
+        if not name.startswith("_") and name != "training" and isinstance(value, plain)
+    }
