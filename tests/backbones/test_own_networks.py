@@ -249,3 +249,72 @@ def test_layers_of_pytorch_count_too():
     second = nn.Sequential(first[0], nn.GELU(), *first[2:])
     assert open_encoder(first).digest != open_encoder(second).digest
     assert open_encoder(first).digest == open_encoder(first).digest
+
+
+class Hooked(nn.Module):
+    """Returns what a hook stored in the last call, as many feature extractors do."""
+
+    input_spec = InputSpec(crop=16, resize=16)
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+        self.body.register_forward_hook(self.store)
+
+    def store(self, module, given, output):
+        self.out = output
+
+    def forward(self, x):
+        self.body(x)
+        return self.out.mean((2, 3))
+
+
+def test_a_module_that_stores_values_is_called_by_one_thread(tmp_path):
+    split = make_split(tmp_path)
+    many = type(split)("test", split.records * 40, split.labels * 40, split.class_names)
+    encoder, before = open_encoder(Hooked()), torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        features = extract_features(many, encoder)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(features, features[:5].repeat(40, 1))
+
+
+def test_digest_covers_plain_attributes_and_code_without_a_file():
+    def digest(code, **attributes):
+        names = {"nn": nn, "InputSpec": InputSpec, "__name__": "typed"}
+        exec(textwrap.dedent(code), names)
+        module = names["Net"]()
+        for name, value in attributes.items():
+            setattr(module, name, value)
+        return open_encoder(module).digest
+
+    code = """
+        class Net(nn.Module):
+            input_spec = InputSpec(crop=16, resize=16)
+            def forward(self, x):
+                return x.amax((2, 3)) * 1.0
+    """
+    assert digest(code, pool="avg") == digest(code, pool="avg")
+    assert digest(code, pool="avg") != digest(code, pool="max")
+    assert digest(code) != digest(code.replace("* 1.0", "* 2.0"))
+
+
+def test_weights_in_bfloat16_have_a_digest():
+    class Cast(Hooked):
+        def forward(self, x):
+            return super().forward(x.bfloat16()).float()
+
+    assert len(open_encoder(Cast().bfloat16()).digest) == 64
+
+
+def test_weights_are_refused_for_a_module():
+    with pytest.raises(InvalidArgumentError, match="weights must be None for a module"):
+        open_encoder(Hooked(), weights="none.pt")
+
+
+def test_encoders_of_other_packages_cannot_be_trained():
+    with pytest.raises(InvalidArgumentError, match="cannot be trained here"):
+        make_backbone("timm:resnet18")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from infoshot import DataError, InvalidArgumentError
+from infoshot.cli._console import complain
 from infoshot.cli._options import name_options, parse_numbers, parse_prior, parse_settings
 
 
@@ -117,3 +118,15 @@ def test_messages_name_options_instead_of_arguments(message):
 def test_messages_stay_without_options():
     for message in MESSAGES:
         assert name_options(message, {}) == message
+
+
+def test_paths_in_messages_stay_as_they_are():
+    message = "data/out=1/a/threshold=3.png: cannot be read; pass force=True to replace it."
+    options = {"out": "--out", "threshold": "--threshold", "force": "--force"}
+    expected = "data/out=1/a/threshold=3.png: cannot be read; pass --force to replace it."
+    assert name_options(message, options) == expected
+
+
+def test_messages_are_printed_without_emoji(capsys):
+    complain("Error", "badnet:four: must be :cat: a network")
+    assert capsys.readouterr().err == "Error: badnet:four: must be :cat: a network\n"

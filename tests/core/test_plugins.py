@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from infoshot import InvalidArgumentError
-from infoshot.core.plugins import is_reference, load_reference, registered
+from infoshot.core.plugins import is_reference, list_entry_points, load_reference
 
 
 @pytest.mark.parametrize("name", ["my_module:Name", "a.b.c:Name", "_m:_n", "é:ñ"])
@@ -71,5 +71,6 @@ def test_entry_points_are_listed(tmp_path, monkeypatch):
         "[infoshot.methods]\nmedian = my_plugins:Median\n\n[other]\nx = y:z\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert registered("infoshot.methods") == {"median": "my_plugins:Median"}
-    assert registered("infoshot.no-such-group") == {}
+    points = list_entry_points("infoshot.methods")
+    assert {name: point.value for name, point in points.items()} == {"median": "my_plugins:Median"}
+    assert list_entry_points("infoshot.no-such-group") == {}

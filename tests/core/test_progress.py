@@ -118,3 +118,16 @@ def test_a_notebook_without_widgets_gets_lines(monkeypatch, capsys):
     with open_progress(None) as progress:
         progress.start("encoding", 3, "images")
     assert capsys.readouterr().err == "encoding 3 images ...\n"
+
+
+def test_a_bar_of_a_new_phase_starts_anew(monkeypatch):
+    pytest.importorskip("rich", reason="rich is not installed")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    with open_progress(None) as bar:
+        bar.start("encoding", 200, "images")
+        bar.advance(200)
+        bar.start("solving")
+    assert "0/200" not in terminal.getvalue().rpartition("solving")[2]

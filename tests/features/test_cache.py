@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from infoshot.features import cache as module
 from infoshot.features.cache import FeatureCache, default_cache_folder
 
 ENCODER = {"backbone": "conv4", "weights_sha256": "0" * 64}
@@ -117,3 +118,19 @@ def test_default_folder_is_that_of_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
     assert default_cache_folder().name == "infoshot"
+
+
+def test_a_reader_finds_rows_that_another_process_merges_meanwhile(cache, monkeypatch):
+    for number in range(10):
+        cache.add(digests(number), torch.full((1, 5), float(number)))
+    read, calls = module._read, []
+
+    def merge_first(path):
+        if not calls:
+            calls.append(path)
+            monkeypatch.setattr(module, "_read", read)
+            FeatureCache(cache.folder.parent, ENCODER).merge_parts()
+        return read(path)
+
+    monkeypatch.setattr(module, "_read", merge_first)
+    assert cache.read(digests(*range(10))).keys() == set(digests(*range(10)))
