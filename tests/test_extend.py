@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ def _in_folder(folder, monkeypatch):
 
 def shorten(command):
     """Add what keeps a command short, and use the images of the test."""
-    words = command.replace("--dataset mini-imagenet", "--dataset folder").split()
+    words = shlex.split(command.replace("--dataset mini-imagenet", "--dataset folder"))
     more = {"bench": ["--tasks", "20"], "reproduce": ["--tasks", "4", "--only", "table1"]}
     more["train"] = ["--epochs", "1", "--set", "val_tasks=5", "--device", "cpu"]
     return words + more.get(words[0], [])

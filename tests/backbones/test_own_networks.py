@@ -4,6 +4,7 @@ import importlib
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 import torch
@@ -267,6 +268,7 @@ class Hooked(nn.Module):
 
     def forward(self, x):
         self.body(x)
+        time.sleep(0.002)  # another thread would store its output meanwhile
         return self.out.mean((2, 3))
 
 

@@ -67,7 +67,7 @@ def test_settings_change_methods_but_not_their_names():
         ("tim-adm(n_steps=0)", {}, "n_steps must be a whole number of at least 1; got 0"),
         ("tim-adm,tim-adm", {}, "methods must differ from each other; got 'tim-adm' twice"),
         ([], {}, "methods must name at least one method; got none"),
-        ("tim-adm", {"tau": 3}, r"none of the methods \(tim-adm\) has a setting 'tau'; known: "),
+        ("tim-adm", {"tau": 3}, r"Unknown setting of the methods \(tim-adm\) 'tau'. Known: "),
         ("tim-adm", {"tim-gd.n_steps": 3}, r"none of the methods \(tim-adm\) is 'tim-gd'"),
         ([("tim-adm", 3)], {}, "methods must hold pairs of a method and a mapping"),
     ],

@@ -214,14 +214,14 @@ BAD = {
     "unknown method": (["bench", "--methods", "tim-adn"], "Unknown method 'tim-adn'. Did you mean 'tim-adm'?"),
     "missing file": (["bench", "--features", "nowhere.npz"], "nowhere.npz: there is no such file."),
     "shots that are words": (["bench", "--shots", "one"], "--shots must be whole numbers separated by commas; got 'one'."),
-    "too many ways": (["bench", "--ways", "21"], "n_way must be at most 20"),
-    "too many queries": (["bench", "--queries", "700"], "n_shot + n_query must be at most 600 for class 'n01930112'"),
+    "too many ways": (["bench", "--ways", "21"], "--ways must be at most 20"),
+    "too many queries": (["bench", "--queries", "700"], "--shots + --queries must be at most 600 for class 'n01930112'"),
     "no tasks": (["bench", "--tasks", "0"], "tasks must be a whole number of at least 1; got 0."),
     "negative seed": (["bench", "--seed", "-1"], "seed must be a whole number of at least 0; got -1."),
     "no such device": (["bench", "--device", "tpu"], "device 'tpu' is not available"),
     "no such dtype": (["bench", "--dtype", "float31"], "Unknown dtype 'float31'. Did you mean 'float32'?"),
     "no such setting": (["bench", "--set", "tim-adm.tau=3"], "Unknown setting of tim-adm 'tau'."),
-    "setting of nobody": (["bench", "--set", "tau=3"], "none of the methods (prototype, tim-adm) has a setting 'tau'; known: class_prior, "),
+    "setting of nobody": (["bench", "--set", "tau=3"], "Unknown setting of the methods (prototype, tim-adm) 'tau'. Known: class_prior, "),
     "prior of the wrong length": (["bench", "--methods", "prototype,tim-adm", "--set", "class_prior=1,2"], "class_prior must hold one weight for each of the 5 classes; got 2."),
     "features would be overwritten": (["solve", "--features", "EMBEDDED", "--out", "EMBEDDED"], "would replace an input or another output."),
     "rows would replace features": (["bench", "--features", "EMBEDDED", "--json", "EMBEDDED"], "would replace an input or another output."),
@@ -267,7 +267,8 @@ def test_internal_failure_has_exit_code_1(monkeypatch):
     assert result.exit_code == 1
     progress, error = result.stderr.splitlines()
     assert progress.startswith("prototype 5-way 1-shot")
-    assert error == "Error: RuntimeError: boom (--debug shows the traceback)."
+    assert error.startswith("Error: RuntimeError: boom (test_cli.py, line ")
+    assert error.endswith("; --debug shows the traceback).")
 
 
 def test_installed_command_and_debug_anywhere(tmp_path):

@@ -29,9 +29,7 @@ def test_preparation_follows_the_method():
 
 def test_missing_base_mean_is_reported():
     table = FeatureTable(torch.rand(2, 3), torch.tensor([0, 1]))
-    with pytest.raises(
-        DataError, match="the features have no base_mean; extract them with base_mean=True"
-    ):
+    with pytest.raises(DataError, match="the features have no base_mean; extract them with it"):
         prepare(table, "centred-l2")
 
 

@@ -74,7 +74,9 @@ def test_audit_draws_a_sample_and_evaluates_the_answers(run):
     assert [line.name for line in classes] == ["cat", "dog", "eel"]
     assert sum(line.n_checked for line in classes) == 20
     assert result.unknown_classes == ["nonsense"]
-    with pytest.raises(DataError, match=r"has answers already; pass answers=.*audit\.csv to eval"):
+    with pytest.raises(
+        DataError, match=r"has answers already; evaluate them .* pass answers=.*audit\.csv"
+    ):
         draw_audit(run)
     assert sample.sheet.read_text() == text
     # A corrected label is correct, which says nothing about the others.

@@ -142,11 +142,12 @@ def test_progress_reports_phases_and_counts(label, made, tmp_path):
     )
     assert result.images_per_second > 0
     assert list(dict.fromkeys(phase for phase, _, _ in seen)) == [
-        "opening the encoder", "reading images", "encoding", "solving", "writing",
+        "opening the encoder", "reading images", "encoding examples", "encoding", "solving",
+        "writing",
     ]  # fmt: skip
     counted = [(done, total) for phase, done, total in seen if phase == "encoding"]
-    assert counted[0] == (0, 81)
-    assert counted[-1] == (81, 81)
+    assert counted[0] == (0, 60)
+    assert counted[-1] == (60, 60)
     assert all(before[0] < after[0] for before, after in pairwise(counted))
 
 
@@ -216,12 +217,12 @@ def test_force_keeps_corrections_of_the_same_images(label, copy, made, tmp_path)
     add_labels(copy, {str(made / "photos" / "cat7.png"): "eel"})
     label(copy)  # the same run keeps them too
     assert facts_of(copy)["counts"]["examples"] == 22
-    with pytest.raises(DataError, match="force=True to replace it; its 1 corrections are kept"):
+    with pytest.raises(DataError, match="force=True to replace it; its 1 correction will be kept"):
         label(copy, method="prototype")
     label(copy, method="prototype", force=True)
     assert facts_of(copy)["counts"]["examples"] == 22
     (tmp_path / "some.txt").write_text("\n".join(map(str, (made / "photos").glob("cat*.png"))))
-    with pytest.raises(DataError, match="its 1 corrections are lost"):
+    with pytest.raises(DataError, match="its 1 correction will be lost"):
         label(copy, photos=tmp_path / "some.txt")
     label(copy, photos=tmp_path / "some.txt", force=True)
     assert facts_of(copy)["counts"]["examples"] == 21
@@ -247,7 +248,10 @@ def test_threshold_and_prior(label, tmp_path):
 WRONG = [
     ({"prior": {"cat": 0.5, "dog": 0.5}}, "prior must name every class once; missing: eel."),
     ({"prior": {"cat": 1, "dog": 1, "eel": 1, "fox": 1}}, "prior must name classes only; 'fox'"),
-    ({"prior": {"cat": 1, "dog": 1, "eel": 1}, "method": "prototype"}, "prior must be None for"),
+    (
+        {"prior": {"cat": 1, "dog": 1, "eel": 1}, "method": "prototype"},
+        "prior must not be given for",
+    ),
     ({"threshold": 2}, "threshold must be between 0 and 1; got 2."),
     ({"method": "label-propagation"}, "method must be able to classify new images"),
     ({"method": "tim-outo"}, "Unknown method 'tim-outo'. Did you mean 'tim-auto'?"),

@@ -86,7 +86,7 @@ def test_a_mislabelled_example_gives_a_warning():
     (example, guess), *others = decision.find_odd_examples()
     assert (example.image.path, example.label, guess, others) == ("e0.png", "eel", "cat", [])
     assert collect_warnings(decision)[0] == (
-        "1 example was classified as another class when held out, so they are hard or mislabelled: "
+        "1 example was classified as another class when held out (hard or mislabelled): "
         "'e0.png' ('eel') looks like 'cat'."
     )
 

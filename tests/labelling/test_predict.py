@@ -42,7 +42,8 @@ def test_new_images_get_the_labels_of_their_classes(finished, made, tmp_path):
 
 def test_predict_reports_unreadable_images(finished, made, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
-    (image,) = predict(finished, tmp_path)
+    with pytest.warns(UserWarning, match=r"1 of 1 images cannot be read, such as .*broken\.png"):
+        (image,) = predict(finished, tmp_path)
     assert (image.label, image.status) == ("", "unreadable")
     assert math.isnan(image.confidence)
     assert image.reason == "not an image, or in a format that is not supported"

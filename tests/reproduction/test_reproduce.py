@@ -198,7 +198,7 @@ def _bad(tmp_path):
         "no tasks": (("--gradient-tasks", "0"), "tasks must be a whole number of at least 1; got 0"),
         "unknown method": (("--methods", "tim-adn"), "Unknown method 'tim-adn'. Did you mean 'tim-adm'?"),
         "no such module": (("--methods", "no_such_module:Solver"), "'no_such_module:Solver'"),
-        "a name of the paper": (("--methods", "paddle,paddle"), "methods must have different names, also from those of the paper; got 'paddle' twice."),
+        "a name of the paper": (("--methods", "paddle,paddle"), "methods must differ from each other; got 'paddle' twice."),
         "unknown table": (("--only", "table9"), "Unknown experiment 'table9'"),
         "unknown data set": (("--dataset", "mini-imagent"), "mini-imagenet"),
         "unknown network": (("--backbone", "resnet81"), "resnet18"),

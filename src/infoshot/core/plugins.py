@@ -36,8 +36,9 @@ def load_reference(name: str) -> Any:  # noqa: ANN401 - whatever the module defi
     """
     module_name, _, attribute = name.partition(":")
     here = os.getcwd()  # noqa: PTH109 - a string for sys.path
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # last, so that it hides no installed package; the module may need it
+    added = here not in sys.path and "" not in sys.path
+    if added:
+        sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the module raises when it is imported
@@ -46,6 +47,9 @@ def load_reference(name: str) -> Any:  # noqa: ANN401 - whatever the module defi
             f"'{name}': the module '{module_name}' cannot be imported "
             f"({type(error).__name__}: {reason})."
         ) from error
+    finally:
+        if added:
+            sys.path.remove(here)
     try:
         return getattr(module, attribute)
     except AttributeError:

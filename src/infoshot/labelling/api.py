@@ -1,6 +1,5 @@
 """Label images from a few examples: find them, encode them, decide labels, write a run folder."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from infoshot.features.extract import (
     encode_images,
     encoder_provenance,
 )
-from infoshot.images.folders import ImageFile, find_examples, find_images, read_labels
+from infoshot.images.folders import ImageFile, find_examples, find_images
 from infoshot.labelling.calibrate import Estimate
 from infoshot.labelling.decide import (
     Decision,
@@ -41,10 +40,12 @@ from infoshot.labelling.exports import EXPORTS
 from infoshot.labelling.label_report import collect_warnings, label_report
 from infoshot.labelling.run_folder import (
     FinishedRun,
+    apply_corrections,
     check_finished,
     check_folder,
     find_name,
     read_corrections,
+    read_given,
     read_run,
     write_corrections,
     write_run,
@@ -265,7 +266,7 @@ def add_labels(
         encoder = partial(_reopen_encoder, backbone or before.request.backbone, provenance)
         place = _Place(run, Path(before.facts["cache"]), device or default_device(), exports)
         job = _Job(before.request, place, provenance, encoder, bar)
-        return _add_labels(job, before, earlier, _read_corrections(corrections))
+        return _add_labels(job, before, earlier, read_given(corrections))
 
 
 def _add_labels(
@@ -284,7 +285,7 @@ def _add_labels(
         for digest, image in zip(before.digests, before.labels, strict=True)
     ]
     own = [example for example in before.examples if not example.given]
-    examples = _apply_corrections(own, images, digests, {**earlier, **new})
+    examples = apply_corrections(own, images, digests, {**earlier, **new})
     # Written first, so that they are not lost if the run is killed.
     write_corrections(job.place.out, {**earlier, **new})
     try:
@@ -323,7 +324,7 @@ def _label(
     with sole_writer(place.out):
         corrections = check_folder(place.out, request, force=force)  # again: now nobody adds one
         digests = digest_images([image.location for image in images], how.n_workers)
-        examples = _apply_corrections(examples, images, digests, corrections)
+        examples = apply_corrections(examples, images, digests, corrections)
         write_corrections(place.out, corrections)
         job = _Job(request, place, provenance, lambda: encoder, progress)
         return job.run(examples, images, digests)
@@ -456,50 +457,6 @@ def _check_examples(labelled: Sequence[tuple[str, ImageFile]], n_workers: int) -
 def _unusable_example(image: ImageFile, reason: str) -> DataError:
     clause = reason if reason.startswith("cannot") else f"cannot be used ({reason})"
     return DataError(f"{image.path}: this example {clause}.")
-
-
-def _read_corrections(given: AnyPath | Mapping[str, str]) -> list[tuple[ImageFile, str]]:
-    if not isinstance(given, Mapping):
-        return read_labels(Path(given))
-    pairs = [(str(path), str(label).strip()) for path, label in given.items()]
-    corrections = [(ImageFile(path, Path(path)), label) for path, label in pairs if label]
-    if not corrections:
-        raise InvalidArgumentError("corrections must hold at least one label; got none.")
-    return corrections
-
-
-def _apply_corrections(
-    examples: Sequence[Example],
-    images: Sequence[ImageFile],
-    digests: Digests,
-    corrections: Mapping[str, str],
-) -> list[Example]:
-    """Add corrected images to the examples; a corrected example changes its label."""
-    place = {image.path: number for number, image in enumerate(images)}
-    of_example = {example.image.path: number for number, example in enumerate(examples)}
-    found, label_of = list(examples), dict[str, tuple[str, str]]()
-    for path, label in corrections.items():
-        number = place.get(path)
-        if number is not None:
-            digest, reason = digests[number]
-            if reason:
-                raise DataError(f"{path}: {reason}, so it cannot be an example.")
-            other, other_path = label_of.setdefault(digest, (label, path))
-            if other != label:
-                raise DataError(
-                    f"the same image is corrected to '{other}' and to '{label}': {other_path} and "
-                    f"{path}."
-                )
-            found.append(Example(label, images[number], digest, given=True))
-        elif path in of_example:
-            found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
-        else:
-            image = ImageFile(path, Path(path))
-            ((digest, reason),) = digest_images([image.location], 1)
-            if reason:
-                raise DataError(f"{path}: not an image of this run, and not a readable file.")
-            found.append(Example(label, image, digest, given=True))
-    return found
 
 
 def _reopen_encoder(backbone: EncoderLike, provenance: Mapping[str, str]) -> Encoder:

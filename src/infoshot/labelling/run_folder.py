@@ -19,8 +19,9 @@ from typing import Any
 from infoshot.core.atomic import write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.environment import environment
-from infoshot.core.errors import DataError
-from infoshot.images.folders import ImageFile
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.features.extract import digest_images
+from infoshot.images.folders import ImageFile, read_labels
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
 
@@ -253,6 +254,51 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
             for example in decision.examples
         ],
     }
+
+
+def read_given(given: str | os.PathLike[str] | Mapping[str, str]) -> list[tuple[ImageFile, str]]:
+    """Read the labels that a person gives, from a CSV file or a mapping of paths."""
+    if not isinstance(given, Mapping):
+        return read_labels(Path(given))
+    pairs = [(str(path), str(label).strip()) for path, label in given.items()]
+    corrections = [(ImageFile(path, Path(path)), label) for path, label in pairs if label]
+    if not corrections:
+        raise InvalidArgumentError("corrections must hold at least one label; got none.")
+    return corrections
+
+
+def apply_corrections(
+    examples: Sequence[Example],
+    images: Sequence[ImageFile],
+    digests: Sequence[tuple[str, str]],
+    corrections: Mapping[str, str],
+) -> list[Example]:
+    """Add corrected images to the examples; a corrected example changes its label."""
+    place = {image.path: number for number, image in enumerate(images)}
+    of_example = {example.image.path: number for number, example in enumerate(examples)}
+    found, label_of = list(examples), dict[str, tuple[str, str]]()
+    for path, label in corrections.items():
+        number = place.get(path)
+        if number is not None:
+            digest, reason = digests[number]
+            if reason:
+                raise DataError(f"{path}: {reason}, so it cannot be an example.")
+            other, other_path = label_of.setdefault(digest, (label, path))
+            if other != label:
+                raise DataError(
+                    f"the same image is corrected to '{other}' and to '{label}': {other_path} and "
+                    f"{path}."
+                )
+            found.append(Example(label, images[number], digest, given=True))
+        elif path in of_example:
+            found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
+        else:
+            image = ImageFile(path, Path(path))
+            ((digest, reason),) = digest_images([image.location], 1)
+            if reason:
+                raise DataError(f"{path}: not an image of this run, and not a readable file.")
+            found.append(Example(label, image, digest, given=True))
+    return found
 
 
 def find_name(image: ImageFile, known: Sequence[ImageLabel | ImageFile]) -> str:
