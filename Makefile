@@ -8,7 +8,7 @@ demo: .venv/.run  ## run the demonstration on data in the package, about a minut
 	$(BIN)/infoshot demo
 
 test: .venv/.dev  ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: .venv/.dev  ## run all checks that a change must pass; CI runs the same
 	scripts/check.sh
