@@ -7,7 +7,7 @@ import torch
 
 from infoshot.backbones import make_backbone
 from infoshot.images import open_dataset
-from infoshot.images.in_memory import stored_crops
+from infoshot.images.in_memory import load_crops
 from infoshot.reproduction.finetune import FineTuner, FineTuning
 from infoshot.tasks import TaskSpec
 from infoshot.tasks.image_tasks import image_tasks
@@ -28,7 +28,7 @@ def tasks(tmp_path_factory):
     """Tasks of two shapes, taking turns."""
     root = make_folders(tmp_path_factory.mktemp("images"), n_images=7, size=(30, 34))
     split = open_dataset("folder", root).split("test")
-    crops = stored_crops(split.records, 24, 20, n_workers=1)
+    crops = load_crops(split.records, 24, 20, n_workers=1)
     drawn = [[task for task, _ in image_tasks(crops, split, spec, range(3))] for spec in SPECS]
     return [*drawn[0], *drawn[1], drawn[0][0]]
 

@@ -12,7 +12,7 @@ from infoshot.backbones import Backbone, Encoder, InputSpec, make_backbone
 from infoshot.features import unit_length
 from infoshot.features.extract import Extraction, extract_split
 from infoshot.images import open_dataset
-from infoshot.images.in_memory import stored_crops
+from infoshot.images.in_memory import load_crops
 from infoshot.metrics import accuracy
 from infoshot.reproduction.finetune import FineTuner, FineTuning
 from infoshot.tasks import TaskSpec, sample_tasks
@@ -55,7 +55,7 @@ def split(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def crops(split):
-    return stored_crops(split.records, HOW.resize, HOW.crop, n_workers=1)
+    return load_crops(split.records, HOW.resize, HOW.crop, n_workers=1)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from infoshot.backbones import InputSpec
 from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.images import open_dataset
 from infoshot.images.augmentation import augment, draw_augmentation
-from infoshot.images.in_memory import StoredImages, stored_images
+from infoshot.images.in_memory import StoredImages, load_images
 from infoshot.training import TrainConfig
 from infoshot.training.batches import Batches
 from infoshot.training.training_images import TrainingImages
@@ -90,7 +90,7 @@ def test_fewer_images_than_a_batch_are_one_batch():
 
 def test_images_of_one_size_are_stored_as_they_are(tmp_path):
     split = open_dataset("folder", make_folders(tmp_path, 2, (30, 40))).split("train")
-    stored = stored_images(split.records, 168, n_workers=2)
+    stored = load_images(split.records, 168, n_workers=2)
     assert stored.images.shape == (8, 3, 30, 40)
     assert stored.sizes.tolist() == [[30, 40]] * 8
     for record, image in zip(split.records, stored.images, strict=True):
@@ -101,14 +101,14 @@ def test_one_large_image_does_not_blow_up_the_others(tmp_path):
     make_folders(tmp_path, 30, (20, 20), {"train": "ab"})
     Image.new("RGB", (400, 500)).save(tmp_path / "train" / "a" / "large.png")
     split = open_dataset("folder", tmp_path).split("train")
-    assert stored_images(split.records, 168, n_workers=2).images.shape == (61, 3, 20, 20)
+    assert load_images(split.records, 168, n_workers=2).images.shape == (61, 3, 20, 20)
 
 
 def test_images_that_cannot_fit_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 100)
     split = open_dataset("folder", make_folders(tmp_path, 2, (30, 40))).split("train")
     with pytest.raises(DataError, match="8 images of 30 x 40 pixels take 0 GB of memory"):
-        stored_images(split.records, 168, n_workers=2)
+        load_images(split.records, 168, n_workers=2)
 
 
 def test_large_images_are_squashed_and_their_shapes_remembered(tmp_path):
@@ -119,10 +119,10 @@ def test_large_images_are_squashed_and_their_shapes_remembered(tmp_path):
     (tmp_path / "more" / "train").rmdir()
     (tmp_path / "more").rmdir()
     split = open_dataset("folder", tmp_path).split("train")
-    stored = stored_images(split.records, 168, n_workers=2)
+    stored = load_images(split.records, 168, n_workers=2)
     assert stored.images.shape == (4, 3, 168, 168)
     assert stored.sizes.tolist() == [[300, 200]] * 2 + [[90, 100]] * 2
-    assert stored_images(split.records[2:], 168, n_workers=2).images.shape == (2, 3, 90, 100)
+    assert load_images(split.records[2:], 168, n_workers=2).images.shape == (2, 3, 90, 100)
     # Crops keep their shape in the original: aspects of boxes in pixels stay within 3/4 to 4/3.
     indices = torch.arange(2).repeat(500)
     box = draw_augmentation(0, 0, torch.arange(1000), stored.sizes[indices]).box

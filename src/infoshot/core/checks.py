@@ -154,7 +154,7 @@ def numeric_tensor(name: str, value: Any) -> Tensor:  # noqa: ANN401 - any array
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def checked_tasks(tasks: TaskBatch) -> TaskBatch:
+def check_tasks(tasks: TaskBatch) -> TaskBatch:
     """Convert a batch of tasks to tensors of one device and dtype, or raise."""
     if not isinstance(tasks, TaskBatch):
         raise InvalidArgumentError(f"tasks must be a TaskBatch; got {type(tasks).__name__}.")

@@ -12,7 +12,7 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # numbers of mallopt's parameters
 _LARGEST_BLOCK = 2**31 - 1
 
 
-def memory_of_machine() -> float:
+def total_memory() -> float:
     """Return the bytes of memory, infinite if the system does not say."""
     if not hasattr(os, "sysconf"):
         return math.inf

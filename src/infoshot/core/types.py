@@ -4,9 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from os import PathLike
 from typing import Any
 
 from torch import Tensor
+
+AnyPath = str | PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)

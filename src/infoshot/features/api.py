@@ -1,7 +1,6 @@
 """Compute features of images: of a split into one feature file, or of any images into shards."""
 
 import dataclasses
-from os import PathLike
 from pathlib import Path
 
 import torch
@@ -12,7 +11,7 @@ from infoshot.core.atomic import check_outputs
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.progress import ProgressLike, open_progress
-from infoshot.core.types import FeatureTable
+from infoshot.core.types import AnyPath, FeatureTable
 from infoshot.distributed import join_processes
 from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
@@ -22,7 +21,6 @@ from infoshot.images import open_dataset
 from infoshot.images.broken import drop_broken
 from infoshot.images.folders import find_images
 
-AnyPath = str | PathLike[str]
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
 

@@ -1,14 +1,26 @@
-"""Leave out the images of a split that cannot be decoded."""
+"""Find images that cannot be decoded, and drop them from a split."""
 
 import warnings
+from collections.abc import Sequence
 
 from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.images.datasets import ImageSplit
-from infoshot.images.decoding import decode_workers
-from infoshot.images.in_memory import broken_images
+from infoshot.images.decoding import ImageRecord, decode_workers, map_images
 
 _MOST_NAMED = 10
+
+
+def find_broken_images(
+    records: Sequence[ImageRecord], progress: Progress = SILENT
+) -> dict[int, str]:
+    """Find the images that cannot be decoded: their numbers, each with the reason."""
+    broken = {}
+    for number, sentence in enumerate(map_images(_reason_if_broken, records, decode_workers())):
+        progress.advance()
+        if sentence:
+            broken[number] = sentence
+    return broken
 
 
 def drop_broken(split: ImageSplit, *, warn: bool = True, progress: Progress = SILENT) -> ImageSplit:
@@ -29,7 +41,7 @@ def drop_broken(split: ImageSplit, *, warn: bool = True, progress: Progress = SI
         If no image can be decoded.
     """
     progress.start(f"checking {split.name}", len(split.records), "images")
-    broken = broken_images(split.records, n_workers=decode_workers(), on_progress=progress.advance)
+    broken = find_broken_images(split.records, progress)
     if len(broken) == len(split.records):
         raise DataError(
             f"no image of the split '{split.name}' can be decoded; {next(iter(broken.values()))}"
@@ -51,3 +63,11 @@ def drop_broken(split: ImageSplit, *, warn: bool = True, progress: Progress = SI
                 stacklevel=2,
             )
     return kept
+
+
+def _reason_if_broken(record: ImageRecord) -> str | None:
+    try:
+        record.location.pixels()
+    except DataError as error:
+        return str(error)
+    return None

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from infoshot.core.errors import DataError
-from infoshot.core.memory import memory_of_machine
+from infoshot.core.memory import total_memory
 from infoshot.images.decoding import ImageRecord, Pixels, map_images, read_crop
 
 Progress = Callable[[int], None]
@@ -33,7 +33,7 @@ class StoredImages:
     sizes: Tensor
 
 
-def stored_images(
+def load_images(
     records: Sequence[ImageRecord],
     largest: int,
     *,
@@ -58,7 +58,7 @@ def stored_images(
     return StoredImages(images, sizes)
 
 
-def stored_crops(
+def load_crops(
     records: Sequence[ImageRecord],
     resize: int,
     crop: int,
@@ -68,31 +68,12 @@ def stored_crops(
 ) -> Tensor:
     """Decode the published test crops, uint8, shape ``(image, 3, crop, crop)``."""
     crops = _allocate(len(records), crop, crop)
-    crop_of = partial(published_crop, resize=resize, crop=crop)
-    for number, pixels in enumerate(map_images(crop_of, records, n_workers)):
+    locations = [record.location for record in records]
+    read = partial(read_crop, resize=resize, crop=crop)
+    for number, (_, pixels) in enumerate(map_images(read, locations, n_workers)):
         crops[number] = torch.from_numpy(pixels).permute(2, 0, 1)
         on_progress(1)
     return crops
-
-
-def broken_images(
-    records: Sequence[ImageRecord],
-    *,
-    n_workers: int,
-    on_progress: Progress = lambda n_done: None,
-) -> dict[int, str]:
-    """Find the images that do not decode: their numbers, each with the reason."""
-    broken = {}
-    for number, sentence in enumerate(map_images(_reason_if_broken, records, n_workers)):
-        on_progress(1)
-        if sentence:
-            broken[number] = sentence
-    return broken
-
-
-def published_crop(record: ImageRecord, resize: int, crop: int) -> Pixels:
-    """Read the test crop of an image, ``(crop, crop, 3)``."""
-    return read_crop(record.location, resize, crop)[1]
 
 
 def _stored_size(records: Sequence[ImageRecord], largest: int) -> tuple[int, int]:
@@ -106,7 +87,7 @@ def _stored_size(records: Sequence[ImageRecord], largest: int) -> tuple[int, int
 def _allocate(n_images: int, height: int, width: int) -> Tensor:
     """Allocate memory for images, uint8; raise ``DataError`` if the machine has too little."""
     needed = n_images * 3 * height * width
-    available = memory_of_machine()
+    available = total_memory()
     if needed > available:
         raise DataError(
             f"{n_images} images of {height} x {width} pixels take {needed / 1e9:.0f} GB of memory; "
@@ -122,11 +103,3 @@ def _squash(record: ImageRecord, height: int, width: int) -> tuple[Pixels, tuple
         image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
         pixels = np.asarray(image)
     return np.array(pixels), size
-
-
-def _reason_if_broken(record: ImageRecord) -> str | None:
-    try:
-        record.location.pixels()
-    except DataError as error:
-        return str(error)
-    return None

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.images.broken import find_broken_images
 from infoshot.images.datasets import open_dataset
-from infoshot.images.decoding import decode_workers
-from infoshot.images.in_memory import broken_images
 from infoshot.images.splits import SPLITS
 
 
@@ -112,7 +111,7 @@ def inspect_dataset(
         with open_progress(progress) as bar:
             records = opened.found.records
             bar.start("decoding", len(records), "images")
-            broken = broken_images(records, n_workers=decode_workers(), on_progress=bar.advance)
+            broken = find_broken_images(records, bar)
     counts, published = opened.counts(), opened.spec.published
     split_counts = [
         SplitCount(

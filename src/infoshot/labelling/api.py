@@ -17,6 +17,7 @@ from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
 from infoshot.core.plugins import is_reference
 from infoshot.core.progress import Progress, ProgressLike, open_progress
+from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import (
     Encoded,
@@ -53,7 +54,6 @@ from infoshot.labelling.run_folder import (
 from infoshot.solvers import METHODS, Method, Solver, method_facts, resolve_method
 from infoshot.version import __version__
 
-AnyPath = str | PathLike[str]
 MethodLike = str | Method | Solver[Any]
 DEFAULT_BACKBONE = "efficientnet-lite0"
 DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 import torch
@@ -12,11 +11,11 @@ from infoshot.core import checks
 from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
+from infoshot.core.types import AnyPath
 from infoshot.labelling.decide import CORRECTED, ImageLabel
 from infoshot.labelling.run_folder import read_run
 from infoshot.metrics import wilson_interval
 
-AnyPath = str | PathLike[str]
 _COLUMNS = ("path", "label", "truth")
 
 

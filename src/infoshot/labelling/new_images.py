@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from os import PathLike
 from pathlib import Path
 
 import torch
@@ -11,6 +10,7 @@ from infoshot.backbones import EncoderLike, open_encoder
 from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.environment import default_device
 from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import (
     Extraction,
@@ -21,9 +21,7 @@ from infoshot.features.extract import (
 from infoshot.images.folders import find_images
 from infoshot.labelling.classifier import load_classifier
 from infoshot.labelling.decide import ImageLabel, make_labels
-from infoshot.labelling.run_folder import cache_of_run, labels_csv
-
-AnyPath = str | PathLike[str]
+from infoshot.labelling.run_folder import find_run_cache, format_labels
 
 
 def predict(
@@ -78,7 +76,7 @@ def predict(
     encoder = open_encoder(known.backbone if backbone is None else backbone)
     how = Extraction(device=device or default_device())
     check_same_encoder(encoder, how, known.encoder)
-    folder = Path(cache) if cache else cache_of_run(source) or default_cache_folder()
+    folder = Path(cache) if cache else find_run_cache(source) or default_cache_folder()
     kept = FeatureCache(folder, encoder_provenance(encoder, how))
     with open_progress(progress) as bar:
         locations = [file.location for file in files]
@@ -99,5 +97,5 @@ def predict(
             stacklevel=2,
         )
     if out is not None:
-        write_atomically(out, labels_csv(labels))
+        write_atomically(out, format_labels(labels))
     return labels

@@ -70,14 +70,14 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
 
 def write_run(folder: Path, decision: Decision, warnings: Sequence[str], cache: Path) -> None:
     """Write everything except the report and the exports."""
-    write_atomically(folder / "labels.csv", labels_csv(decision.labels))
+    write_atomically(folder / "labels.csv", format_labels(decision.labels))
     write_atomically(folder / "labels.parquet", _parquet(decision))
     decision.classifier.save(folder / "classifier.safetensors")
     text = json.dumps(_facts(decision, warnings, cache), indent=1, allow_nan=False)
     write_atomically(folder / "run.json", text + "\n")
 
 
-def labels_csv(labels: Sequence[ImageLabel]) -> str:
+def format_labels(labels: Sequence[ImageLabel]) -> str:
     """Format labels as CSV."""
     return csv_text(CSV_COLUMNS, ([_cell(label, name) for name in CSV_COLUMNS] for label in labels))
 
@@ -137,7 +137,7 @@ def read_run(folder: Path) -> FinishedRun:
     )
 
 
-def cache_of_run(classifier: Path) -> Path | None:
+def find_run_cache(classifier: Path) -> Path | None:
     """Return the cache folder of the run that a classifier belongs to, if it still exists."""
     folder = classifier if classifier.is_dir() else classifier.parent
     try:

@@ -1,7 +1,6 @@
 """Suggest which images of a run a person should label next."""
 
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 import torch
@@ -11,11 +10,10 @@ from infoshot.core import checks
 from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
+from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache
 from infoshot.labelling.decide import ImageLabel, choose_suggestions
 from infoshot.labelling.run_folder import FinishedRun, read_run
-
-AnyPath = str | PathLike[str]
 
 
 @dataclass(frozen=True)

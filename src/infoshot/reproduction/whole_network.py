@@ -25,7 +25,7 @@ from infoshot.features.extract import (
     split_provenance,
 )
 from infoshot.images import ImageSplit, open_dataset
-from infoshot.images.in_memory import stored_crops
+from infoshot.images.in_memory import load_crops
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.reproduction.finetune import FineTuner, FineTuning
 from infoshot.reproduction.paper import WHOLE_NETWORK, Cell
@@ -82,7 +82,7 @@ class Network:
     def crops(self) -> Tensor:
         """All images of the split, decoded at first use."""
         resize, crop = self.how.sizes(self.checkpoint)
-        return stored_crops(self.split.records, resize, crop, n_workers=self.how.n_workers)
+        return load_crops(self.split.records, resize, crop, n_workers=self.how.n_workers)
 
     def score(
         self, cell: Cell, protocol: Protocol, progress: Progress = SILENT

@@ -81,7 +81,7 @@ def solve(
     if not isinstance(solver, Solver):
         raise InvalidArgumentError(f"solver must be a Solver, such as TimAdm(); got {solver!r}.")
     if validate:
-        tasks = checks.checked_tasks(tasks)
+        tasks = checks.check_tasks(tasks)
     solver.validate(tasks.n_way)
     recorder = TraceRecorder(len(tasks), solver.n_steps) if record_trace else None
     hooks = [hook for hook in (recorder, on_step) if hook is not None]

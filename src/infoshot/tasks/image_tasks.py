@@ -66,7 +66,7 @@ def image_tasks(
     Parameters
     ----------
     crops
-        All images of the split in its order, uint8, as ``stored_crops`` decodes them, on any
+        All images of the split in its order, uint8, as ``load_crops`` decodes them, on any
         device.
     split
         Their labels and class names.

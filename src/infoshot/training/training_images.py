@@ -9,7 +9,7 @@ from infoshot.backbones import InputSpec
 from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.images.datasets import ImageDataset, ImageSplit
-from infoshot.images.in_memory import StoredImages, stored_crops, stored_images
+from infoshot.images.in_memory import StoredImages, load_crops, load_images
 
 # Images are stored with at most this many times the side of a crop. More pixels would hardly
 # matter: crops are sampled from them point by point, and only the largest are scaled down at all.
@@ -56,7 +56,7 @@ def load_training_images(
         )
     progress.start("decoding", len(train.records) + (len(val.records) if val else 0), "images")
     about = {"dataset": dataset, "train_sha256": train.digest()}
-    stored = stored_images(
+    stored = load_images(
         train.records,
         _STORED_CROPS * spec.crop,
         n_workers=n_workers,
@@ -65,7 +65,7 @@ def load_training_images(
     crops = labels = None
     if val is not None:
         about["val_sha256"] = val.digest()
-        crops = stored_crops(
+        crops = load_crops(
             val.records, spec.resize, spec.crop, n_workers=n_workers, on_progress=progress.advance
         )
         labels = torch.tensor(val.labels)
