@@ -65,10 +65,11 @@ def bench(
     tasks
         Number of tasks.
     regimes
-        How queries are distributed over classes; one or several of ``balanced``, ``dirichlet:A``,
-        ``effective:K`` (queries from K of the classes only), ``few:N`` (N queries in total) and
-        ``open:N`` (N of the queries from classes without support). If a class has too few samples,
-        its remaining queries come from the other classes of the task; the row has a ``note``.
+        How queries are distributed over classes; one or several (text with commas, or a list) of
+        ``balanced``, ``dirichlet:A``, ``effective:K`` (queries from K of the classes only),
+        ``few:N`` (N queries in total) and ``open:N`` (N of the queries from classes without
+        support). If a class has too few samples, its remaining queries come from the other classes
+        of the task; the row has a ``note``.
     seed
         Seed of the tasks.
     settings
@@ -197,11 +198,15 @@ def _list_numbers(name: str, values: int | Sequence[int], least: int) -> list[in
 
 
 def _list_regimes(regimes: str | Regime | Sequence[str | Regime]) -> list[Regime]:
-    """List one regime or several, each once."""
-    several = [regimes] if isinstance(regimes, (str, Regime)) else regimes
-    if not several:
+    """List one regime or several, each once; a text may hold several, separated by commas."""
+    parsed: list[Regime] = []
+    for item in [regimes] if isinstance(regimes, (str, Regime)) else regimes:
+        if isinstance(item, Regime):
+            parsed.append(item)
+        else:
+            parsed += [parse_regime(text.strip()) for text in item.split(",")]
+    if not parsed:
         raise InvalidArgumentError("regimes must hold at least one regime; got none.")
-    parsed = [item if isinstance(item, Regime) else parse_regime(item) for item in several]
     return list(dict.fromkeys(parsed))
 
 

@@ -1,6 +1,5 @@
 """``infoshot bench``: compare methods on many tasks drawn from one feature file."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -85,7 +84,7 @@ def bench(
     if json and not accuracies:
         accuracies = accuracies_path(json)
     check_outputs([path], [json, accuracies, csv, latex])
-    regimes = [part.strip() for text in regime or ["balanced"] for part in text.split(",")]
+    regimes = ",".join(regime or ["balanced"])
     result = run_bench(
         path,
         methods,
@@ -104,15 +103,15 @@ def bench(
         progress=True,
     )
     result.write(csv=csv, latex=latex)
-    _print(result, path.name, queries, regimes)
+    _print(result, path.name, queries)
     outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}
     for what, output in outputs.items():
         if output:
             stdout().print(f"{what} written to {output}", soft_wrap=True)
 
 
-def _print(result: BenchResult, name: str, queries: int, regimes: Sequence[str]) -> None:
-    parts = [name]
+def _print(result: BenchResult, name: str, queries: int) -> None:
+    parts, regimes = [name], list(dict.fromkeys(row.regime for row in result.rows))
     if not all(regime.startswith("few:") for regime in regimes):
         parts.append(f"{queries} queries per class")
     if len(regimes) == 1:
