@@ -33,7 +33,7 @@ def test_inspect_prints_the_content(root, tmp_path):
     result = run("inspect", "--dataset", "folder", "--root", root, "--json", out)
     assert result.exit_code == 0, result.output
     assert "Layout: class folders" in result.output
-    assert "Images that do not decode: 1" in result.output
+    assert "Images that cannot be decoded: 1" in result.output
     assert "[bold]1.png: the file is empty." in result.output
     assert "The data set is not complete, see above." in result.output
     report = json.loads(out.read_text())

@@ -25,7 +25,7 @@ def inspect(
     decode: Annotated[bool, typer.Option(help="Try to decode every image.")] = True,
     json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
 ) -> None:
-    """Compare a data set with the published counts, and find images that do not decode.
+    """Compare a data set with the published counts, and find images that cannot be decoded.
 
     Example: infoshot data inspect --dataset mini-imagenet --root data/mini-imagenet
     """
@@ -56,7 +56,7 @@ def _print(inspection: Inspection, decode: bool) -> None:
         ("Missing classes", inspection.missing_classes),
         ("Classes that belong to no split", inspection.unknown_classes),
         ("Ignored files, not images by their names", inspection.ignored),
-        ("Images that do not decode", inspection.broken),
+        ("Images that cannot be decoded", inspection.broken),
     ):
         if lines:
             console.print(f"{title}: {len(lines)}")

@@ -1,4 +1,4 @@
-"""What a data set on disk holds, what it lacks, and which images do not decode."""
+"""What a data set on disk holds, what it lacks, and which images cannot be decoded."""
 
 import os
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Inspection:
     ignored
         Files that are not images according to their names.
     broken
-        Images that do not decode, each with the reason.
+        Images that cannot be decoded, each with the reason.
     """
 
     layout: str
