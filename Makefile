@@ -4,7 +4,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 .PHONY: demo test check perf slow clean
 
-demo: .venv/.run  ## run the demonstration on data in the package, about a minute
+demo: .venv/.run  ## run the demonstration on data in the package, two to three minutes
 	$(BIN)/infoshot demo
 
 test: .venv/.dev  ## run the tests

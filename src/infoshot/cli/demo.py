@@ -45,7 +45,7 @@ def demo(
         "infoshot-demo"
     ),
 ) -> None:
-    """Run the paper's methods on mini-ImageNet features, then label image files; two minutes.
+    """Run the paper's methods on mini-ImageNet features, then label images; two to three minutes.
 
     Example: infoshot demo --out infoshot-demo
     """
