@@ -9,7 +9,6 @@ processes may use one cache. If a part is lost, its images are encoded again.
 import hashlib
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.leftovers import record_writer, remove_old_temporaries
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
@@ -74,14 +74,12 @@ class FeatureCache:
     def add(self, digests: Sequence[str], features: Tensor) -> None:
         """Write the features of images, shape ``(image, dim)``, to the disk."""
         make_folder(self.folder)
+        record_writer(self.folder)
         self._write(digests, features)
 
     def merge_parts(self) -> None:
         """Merge many small parts into one, and remove old temporary files of killed processes."""
-        for leftover in self.folder.glob(".*.part"):
-            with suppress(FileNotFoundError):  # another process has renamed or removed it
-                if time.time() - leftover.stat().st_mtime > _OLD:
-                    leftover.unlink()
+        remove_old_temporaries(self.folder, _OLD)
         small = []
         for path in self.folder.glob("part-*.safetensors"):
             with suppress(FileNotFoundError):
