@@ -23,6 +23,10 @@ with sole_writer(folder):
 """
 
 
+def listed(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.fixture
 def holder(tmp_path):
     """Another process that has locked the folder and writes to it."""
@@ -115,14 +119,14 @@ def test_leftovers_are_not_searched_behind_links(leftover, tmp_path, tmp_path_fa
     (tmp_path / "link").symlink_to(elsewhere)
     (tmp_path / leftover.name).symlink_to(elsewhere)  # a link of such a name goes, not its target
     with sole_writer(tmp_path):
-        assert sorted(os.listdir(tmp_path)) == [".infoshot-writers", ".lock", "link"]
+        assert listed(tmp_path) == [".infoshot-writers", ".lock", "link"]
     assert (elsewhere / leftover.name).read_text() == "half"
 
 
 def test_the_record_of_writers_is_removed_at_the_end(tmp_path):
     with sole_writer(tmp_path):
         write_atomically(tmp_path / "a.txt", "a")
-    assert sorted(os.listdir(tmp_path)) == [".lock", "a.txt"]
+    assert listed(tmp_path) == [".lock", "a.txt"]
 
 
 @pytest.mark.parametrize("name", [".lock", ".infoshot-writers"])
@@ -160,7 +164,7 @@ def test_temporary_names_differ(tmp_path):
 @pytest.mark.parametrize("name", ["x" * 255, "\N{FOX FACE}" * 63, "\udcff" * 255])
 def test_the_longest_names_can_be_written(name, tmp_path):
     write_atomically(tmp_path / name, "content")
-    assert os.listdir(tmp_path) == [name]
+    assert listed(tmp_path) == [name]
 
 
 def test_own_files_replace_links_but_nothing_else(tmp_path):

@@ -177,6 +177,83 @@ def test_export_is_replaced(kind, photos, tmp_path):
     export(kind, photos[:1], out)
     assert sum(path.is_symlink() for path in out.rglob("*")) == 1
     assert listed(tmp_path) == ["out", "photos"]
+    fresh = tmp_path / "fresh"
+    export(kind, photos[:1], fresh)
+    assert (out / MARKER).read_text() == (fresh / MARKER).read_text()
+    assert tree(out) == {".DS_Store": b"", **tree(fresh)}
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_hidden_files_of_the_user_stay_in_place(kind, photos, tmp_path):
+    out = tmp_path / "out"
+    export(kind, photos, out)
+    inside = next(path for path in sorted(out.rglob("*")) if path.is_symlink()).parent
+    (out / ".git" / "objects").mkdir(parents=True)
+    own = [out / ".notes.txt", out / ".git" / "objects" / "a", inside / ".DS_Store"]
+    for path in own:
+        path.write_text("mine")
+    for some in (photos[2:], photos, []):
+        export(kind, some, out)
+        assert [path.read_text() for path in own] == ["mine"] * 3
+        fresh = tmp_path / f"fresh {len(some)}"
+        export(kind, some, fresh)
+        visible = {path: content for path, content in tree(out).items() if "/." not in f"/{path}"}
+        assert visible == tree(fresh)
+    assert listed(tmp_path) == ["fresh 0", "fresh 5", "fresh 7", "out", "photos"]
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_the_content_of_linked_folders_is_never_touched(kind, photos, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / ".hidden").write_text("mine")
+    (tmp_path / "out").symlink_to(mine)
+    export(kind, photos, tmp_path / "out")  # to the folder that the link points to
+    export(kind, photos[:1], tmp_path / "out")
+    assert (tmp_path / "out").is_symlink()
+    assert (mine / ".hidden").read_text() == "mine"
+    part = next(path for path in sorted(mine.rglob("*")) if path.is_symlink()).parent
+    part.rename(tmp_path / "moved")
+    before = tree(tmp_path / "moved")
+    part.symlink_to(tmp_path / "moved")
+    with pytest.raises(DataError, match=rf"'{part.name}' was changed since the export; move it"):
+        export(kind, photos, mine)
+    assert part.is_symlink()
+    assert tree(tmp_path / "moved") == before
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_what_the_user_changed_is_never_replaced(kind, photos, tmp_path):
+    out = tmp_path / "out"
+    export(kind, photos, out)
+    changed = next(
+        path for path in sorted(out.rglob("*")) if path.name[0] != "." and path.is_file()
+    )
+    changed.unlink()
+    changed.write_text("better")
+    with pytest.raises(DataError, match=rf"'.*{changed.name}' was changed since the export; move"):
+        export(kind, photos, out)
+    assert changed.read_text() == "better"
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_folders_of_the_user_are_never_removed(kind, photos, tmp_path):
+    out = tmp_path / "out"
+    export(kind, photos, out)
+    (out / "to do").mkdir()
+    with pytest.raises(DataError, match=r"not part of an export, such as 'to do'; move them"):
+        export(kind, photos, out)
+    assert (out / "to do").is_dir()
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_an_export_of_the_first_version_is_replaced(kind, photos, tmp_path):
+    out = tmp_path / "out"
+    export(kind, photos, out)
+    names = sorted(tree(out))
+    (out / MARKER).write_text("\n".join(["Exported by InfoShot (tim-auto 1.0):", *names]))
+    export(kind, photos[:1], out)
+    assert sum(path.is_symlink() for path in out.rglob("*")) == 1
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
@@ -229,37 +306,62 @@ def test_an_interrupted_export_leaves_nothing_incomplete(kind, kill, photos, tmp
             patch.setattr(Path, "symlink_to", stopping)
             if kill:  # a killed process removes nothing
                 patch.setattr(shutil, "rmtree", lambda *_, **__: None)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), sole_writer(run):
                 export(kind, photos, run / "out")
 
+    run.mkdir()
     stop()
     assert not (run / "out").exists()
-    assert len(listed(run)) == int(kill)
+    assert len(listed(run)) == 2 + int(kill)  # with the lock and the record of the writer
     with sole_writer(run):
         export(kind, photos, run / "out")
     before = tree(run / "out")
     stop()
     assert tree(run / "out") == before
     with sole_writer(run):
-        assert listed(run) == [".lock", "out"]
+        assert listed(run) == [".infoshot-writers", ".lock", "out"]
+
+
+def refuse_renames(monkeypatch, refused):
+    rename = Path.rename
+
+    def refusing(path, target):
+        if refused(path, target):
+            raise OSError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refusing)
 
 
 def test_old_export_is_restored_if_the_new_one_cannot_replace_it(photos, tmp_path, monkeypatch):
     out = tmp_path / "out"
     export("imagefolder", photos, out)
+    (out / "cat" / ".hidden").write_text("mine")
     before = tree(out)
-    rename, refusals = Path.rename, [out]
+    refusals = [out / "dog"]
 
     def refused(path, target):
-        if target in refusals:
-            refusals.remove(target)
-            raise OSError(13, "Permission denied")
-        return rename(path, target)
+        return target in refusals and not refusals.remove(target)
 
-    monkeypatch.setattr(Path, "rename", refused)
+    refuse_renames(monkeypatch, refused)
     with pytest.raises(DataError, match=r"out: cannot be written \(Permission denied\)"):
-        export("imagefolder", photos[:1], out)
+        export("imagefolder", photos[:3], out)
     assert tree(out) == before
+    export("imagefolder", photos[:1], out)
+    assert tree(out) == {"cat/.hidden": b"mine", "cat/a.jpg": photos[0].file.read_bytes()}
+
+
+def test_an_export_that_was_killed_while_it_was_replaced_is_replaced(photos, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    export("imagefolder", photos, out)
+    with monkeypatch.context() as patch:
+        moved = []
+        refuse_renames(patch, lambda path, _: len(moved) == 3 or moved.append(path))
+        with pytest.raises(DataError):
+            export("imagefolder", photos[:4], out)
+    assert len(listed(out)) < 5  # a killed process does not move anything back
+    export("imagefolder", photos[:1], out)
+    assert tree(out) == {"cat/a.jpg": photos[0].file.read_bytes()}
 
 
 def read_label_studio(folder):
@@ -363,7 +465,9 @@ def test_every_export_accepts_odd_names(tmp_path):
     assert {"<script>alert(1)</script>", "two\nlines", "tab\there", "nul\\x00"} < set(choices)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.text(min_size=1, max_size=12), unique=True, min_size=1, max_size=5))
 def test_any_class_is_one_of_the_choices(tmp_path, labels):
     photos = [make_photo(tmp_path / "photos", label=label) for label in labels]

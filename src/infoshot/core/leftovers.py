@@ -11,7 +11,6 @@ import re
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -66,30 +65,6 @@ def end_writing(folder: Path) -> None:
     """Remove the record of a folder: its writers have ended and left nothing."""
     with suppress(OSError):
         (folder / RECORD_NAME).unlink(missing_ok=True)
-
-
-def remove_old_temporaries(folder: Path, seconds: float) -> None:
-    """Remove temporary files directly in a folder that recorded writers made long ago.
-
-    Other processes may write to the folder meanwhile; younger files are kept for them.
-
-    Parameters
-    ----------
-    folder
-        Folder whose writers call :func:`record_writer`.
-    seconds
-        The age from which on files are removed.
-    """
-    try:
-        with _open_record(folder) as record:
-            tokens = _read_tokens(record)
-        names = os.listdir(folder)  # noqa: PTH208 - paths are made for few of them
-    except (DataError, OSError):
-        return
-    for path in (folder / name for name in names if _token(name) in tokens):
-        with suppress(FileNotFoundError):  # another process has renamed or removed it
-            if time.time() - path.lstat().st_mtime > seconds:
-                _remove(path)
 
 
 def _token(name: str) -> str | None:

@@ -9,6 +9,7 @@ processes may use one cache. If a part is lost, its images are encoded again.
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,6 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
-from infoshot.core.leftovers import record_writer, remove_old_temporaries
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
@@ -74,12 +74,14 @@ class FeatureCache:
     def add(self, digests: Sequence[str], features: Tensor) -> None:
         """Write the features of images, shape ``(image, dim)``, to the disk."""
         make_folder(self.folder)
-        record_writer(self.folder)
         self._write(digests, features)
 
     def merge_parts(self) -> None:
         """Merge many small parts into one, and remove old temporary files of killed processes."""
-        remove_old_temporaries(self.folder, _OLD)
+        for leftover in self.folder.glob(".*.part"):
+            with suppress(FileNotFoundError):  # another process has renamed or removed it
+                if time.time() - leftover.stat().st_mtime > _OLD:
+                    leftover.unlink()
         small = []
         for path in self.folder.glob("part-*.safetensors"):
             with suppress(FileNotFoundError):

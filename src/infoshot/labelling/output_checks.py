@@ -92,7 +92,7 @@ def has_answers(path: Path) -> bool:
     column, n_columns = header.columns.index(answers), len(header.columns)
     try:
         with path.open(newline="", encoding=header.encoding, errors="replace") as file:
-            _, *rows = csv.reader(file, delimiter=header.delimiter)
+            _, *rows = csv.reader(file, delimiter=header.delimiter, strict=True)
     except (OSError, ValueError, csv.Error):
         return True  # nobody can tell, so it is kept
     # Cells beyond the header are notes of a person.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from infoshot.labelling.decide import ImageLabel
-from infoshot.labelling.exports.export_folder import check_replaceable
+from infoshot.labelling.exports.export_folder import check_export
 from infoshot.labelling.exports.fiftyone import export_fiftyone
 from infoshot.labelling.exports.imagefolder import export_imagefolder
 from infoshot.labelling.exports.label_studio import export_label_studio
@@ -18,11 +18,4 @@ EXPORTS: Mapping[str, Export] = {
 }
 """Each takes the labels, all classes, the folder to write, and the name of the labeller."""
 
-
-def check_exports(out: Path) -> None:
-    """Raise ``DataError`` if an export folder in ``out`` holds anything but an earlier export."""
-    for name in EXPORTS:
-        check_replaceable(out / name)
-
-
-__all__ = ["EXPORTS", "Export", "check_exports"]
+__all__ = ["EXPORTS", "Export", "check_export"]

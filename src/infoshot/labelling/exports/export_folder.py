@@ -62,9 +62,9 @@ def whole_folder(folder: Path, photos: Sequence[ImageLabel], model_version: str)
     folder = folder.resolve()
     new, old = temporary_name(folder), temporary_name(folder)
     try:
-        check_replaceable(folder)
-        if any(_real(photo.file).is_relative_to(folder) for photo in photos):
+        if folder.is_dir() and any(_real(photo.file).is_relative_to(folder) for photo in photos):
             raise DataError(f"{folder}: the export would replace the images themselves.")
+        _check_replaceable(folder)
         new.mkdir(parents=True)
         yield new
         made = _read_content(new).entries
@@ -72,7 +72,7 @@ def whole_folder(folder: Path, photos: Sequence[ImageLabel], model_version: str)
             _write_marker(new, model_version, made)
             new.rename(folder)
         else:
-            before = check_replaceable(folder)
+            before = _check_replaceable(folder)
             _write_marker(folder, model_version, before.entries | made)  # if it is killed meanwhile
             old.mkdir()
             _exchange(folder, new, old, before.with_hidden)
@@ -84,7 +84,27 @@ def whole_folder(folder: Path, photos: Sequence[ImageLabel], model_version: str)
         shutil.rmtree(old, ignore_errors=True)
 
 
-def check_replaceable(folder: Path) -> _Content:
+def check_export(folder: Path) -> None:
+    """Raise ``DataError`` if a folder holds anything but an earlier export and hidden files."""
+    _check_replaceable(folder.resolve())
+
+
+def put(photo: ImageLabel, place: Path) -> None:
+    """Make a relative link to an image, or copy it if links are not possible."""
+    source = _real(photo.file)
+    try:
+        place.symlink_to(os.path.relpath(source, place.parent))
+    except (OSError, ValueError):  # no permission, or on another drive
+        with source.open("rb") as read, place.open("xb") as written:  # does not follow links
+            shutil.copyfileobj(read, written)
+
+
+def _real(file: Path) -> Path:
+    """Resolve links in the folder of a file, since ``..`` does not work through links."""
+    return file.parent.resolve() / file.name
+
+
+def _check_replaceable(folder: Path) -> _Content:
     """Return the content of an export folder; refuse one that contains anything else.
 
     Raises
@@ -121,21 +141,6 @@ def check_replaceable(folder: Path) -> _Content:
             f"'{min(entry.path for entry in others)}'; move them, or export to another folder."
         )
     return content
-
-
-def put(photo: ImageLabel, place: Path) -> None:
-    """Make a relative link to an image, or copy it if links are not possible."""
-    source = _real(photo.file)
-    try:
-        place.symlink_to(os.path.relpath(source, place.parent))
-    except (OSError, ValueError):  # no permission, or on another drive
-        with source.open("rb") as read, place.open("xb") as written:  # does not follow links
-            shutil.copyfileobj(read, written)
-
-
-def _real(file: Path) -> Path:
-    """Resolve links in the folder of a file, since ``..`` does not work through links."""
-    return file.parent.resolve() / file.name
 
 
 def _read_content(folder: Path) -> _Content:

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from infoshot.core.atomic import write_atomically
 from infoshot.labelling.decide import ImageLabel
 from infoshot.labelling.exports.export_folder import whole_folder
 from infoshot.labelling.exports.names import text
@@ -36,9 +35,9 @@ def export_label_studio(
     tasks = [_task(number, photo, model_version) for number, photo in enumerate(readable, start=1)]
     with whole_folder(folder, (), model_version) as new:
         configuration = _configuration([text(name) for name in classes])
-        write_atomically(new / "label-studio.xml", configuration)
+        (new / "label-studio.xml").write_text(configuration, encoding="utf-8")
         content = json.dumps(tasks, indent=1, allow_nan=False) + "\n"
-        write_atomically(new / "label-studio.json", content)
+        (new / "label-studio.json").write_text(content, encoding="utf-8")
 
 
 def _task(number: int, photo: ImageLabel, model_version: str) -> dict[str, Any]:
