@@ -20,7 +20,7 @@ from infoshot.core.leftovers import temporary_name
 from infoshot.labelling.decide import ImageLabel
 
 MARKER = ".infoshot-export"
-_FOLDER, _FILE, _LINK = "folder", "file", "link"
+_FOLDER, _FILE, _LINK, _ANY = "folder", "file", "link", ""
 _TITLE = "Exported by InfoShot"
 
 
@@ -122,15 +122,14 @@ def _check_replaceable(folder: Path) -> _Content:
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror}).") from error
     paths = {entry.path for entry in known}
-    parents = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
-    others = [
-        entry
+    folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
+    known |= {_Entry(path, _FOLDER) for path in folders}
+    others = sorted(
+        entry.path
         for entry in content.entries - known
-        if not (entry.kind == _FOLDER and entry.path in parents)
-        and not (entry.kind != _FOLDER and _Entry(entry.path, "") in known)
-    ]
-    changed = sorted(entry.path for entry in others if entry.path in paths | parents)
-    if changed:
+        if entry.kind == _FOLDER or _Entry(entry.path, _ANY) not in known
+    )
+    if changed := [path for path in others if path in paths | folders]:
         raise DataError(
             f"{folder}: '{changed[0]}' was changed since the export; move it, or export to another "
             "folder."
@@ -138,7 +137,7 @@ def _check_replaceable(folder: Path) -> _Content:
     if others:
         raise DataError(
             f"{folder}: contains {len(others)} files that are not part of an export, such as "
-            f"'{min(entry.path for entry in others)}'; move them, or export to another folder."
+            f"'{others[0]}'; move them, or export to another folder."
         )
     return content
 
@@ -179,7 +178,7 @@ def _write_marker(folder: Path, model_version: str, entries: frozenset[_Entry]) 
 
 
 def _read_marker(folder: Path) -> frozenset[_Entry]:
-    """Read what was exported; entries of the first version are a path only."""
+    """Read what was exported; in markers of the first version a line is only a path."""
     marker = folder / MARKER
     if marker.is_symlink() or not marker.is_file():
         return frozenset()
@@ -193,8 +192,8 @@ def _parse_entry(line: str) -> _Entry:
     try:
         path, kind, content = json.loads(line)
         return _Entry(str(path), str(kind), str(content))
-    except (ValueError, TypeError):
-        return _Entry(line, "")
+    except (ValueError, TypeError, RecursionError):
+        return _Entry(line, _ANY)
 
 
 def _exchange(folder: Path, new: Path, old: Path, with_hidden: frozenset[Path]) -> None:
