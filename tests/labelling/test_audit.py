@@ -163,7 +163,7 @@ def test_a_sheet_without_answers_is_replaced(function, run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "run"]
 
 
-def test_numbers_in_names_of_sheets_go_on(run):
+def test_names_of_sheets_are_numbered(run):
     for number in (1, 2, 3):
         sample = draw_audit(run, n=2)
         assert sample.sheet.name == ("audit.csv" if number == 1 else f"audit-{number}.csv")

@@ -22,7 +22,8 @@ _TOKEN = secrets.token_hex(8)  # of this process and of those that it forks
 _TEMPORARY = re.compile(r"\..*\.([0-9a-f]{16})[0-9a-f]{16}\.infoshot-part", re.DOTALL)
 _LONGEST = 100  # bytes of the name of a file that its temporary name repeats; 255 are allowed
 _LARGEST = 2**20  # bytes of a record that are read
-_RECORD_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_RECORD_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND  # several processes may add their tokens
+_RECORD_FLAGS |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def temporary_name(path: Path) -> Path:
@@ -111,5 +112,4 @@ def _read_tokens(record: int) -> set[str]:
 
 
 def _append_token(record: int) -> None:
-    os.lseek(record, 0, os.SEEK_END)
     os.write(record, f"{_TOKEN}\n".encode())
