@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from infoshot.core import checks
 from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
+from infoshot.core.spreadsheet import guard_rows
 from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache
 from infoshot.labelling.decide import ImageLabel, choose_suggestions
@@ -24,7 +26,9 @@ class Suggestions:
     sheet: Path
 
 
-def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggestions:
+def suggest(
+    run: AnyPath, *, n: int = 20, out: AnyPath | None = None, csv_safe: bool = False
+) -> Suggestions:
     """List the images of a run whose label would help most: doubtful, and unlike each other.
 
     Parameters
@@ -36,6 +40,8 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     out
         CSV file to write; by default suggestions.csv in the run. Fill in its column ``label`` and
         pass it to :func:`add_labels`.
+    csv_safe
+        As in :func:`label`, whose choice is kept.
 
     Returns
     -------
@@ -66,7 +72,8 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     images = [finished.labels[number] for number in chosen]
     header = ("path", "label", "guess", "runner_up", "confidence")
     rows = [(i.path, "", i.label, i.runner_up, f"{i.confidence:.4f}") for i in images]
-    write_atomically(sheet, csv_text(header, rows))
+    csv_safe = csv_safe or finished.facts.get("csv_safe", False)
+    write_atomically(sheet, csv_text(header, guard_rows(rows, csv_safe)))
     return Suggestions(images, sheet)
 
 
@@ -79,7 +86,7 @@ def _has_labels(sheet: Path) -> bool:
 
 def _read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
     """Read the features of the examples and of the images of a run, NaN where unreadable."""
-    cache = FeatureCache(Path(run.facts["cache"]), run.facts["encoder"])
+    cache = FeatureCache(Path(run.facts["cache"]), cast("dict[str, str]", run.facts["encoder"]))
     digests = [*(example.digest for example in run.examples), *run.digests]
     known = cache.read(digests)
     readable = [True] * len(run.examples) + [image.status != "unreadable" for image in run.labels]
