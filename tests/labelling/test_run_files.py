@@ -224,7 +224,7 @@ def test_a_reader_beside_a_writer_sees_whole_states(run, first, second, monkeypa
             for number in range(60):
                 with run_writer(run):
                     write_state(run, states[(number + 1) % 2])
-        except BaseException as error:  # noqa: BLE001 - reported below
+        except BaseException as error:
             problems.append(error)
 
     monkeypatch.setattr("os.fsync", lambda descriptor: None)  # so that there are many states

@@ -1,24 +1,30 @@
 """JSON from files that anybody may have changed: parsed, and compared with the expected types."""
 
 import json
-import math
+import os
+import sys
 import types
 from collections.abc import Mapping
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NewType, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-_LARGEST = 2**63  # of whole numbers
+FileText = NewType("FileText", str)
+"""The text of a path, whose bytes need not be UTF-8."""
+_LARGEST = 2**63
+_LONGEST = 255  # bytes of a name in a folder
 
 
 def parse_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Parse JSON; ``NaN`` and infinities, which JSON does not have, are refused.
+    """Parse JSON; infinities and ``NaN``, which JSON does not have, are refused.
 
     Raises
     ------
     ValueError
-        If it is not JSON, or is nested too deeply.
+        If it is not JSON, is nested too deeply, or has whole numbers of more than 64 bits.
     """
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(
+            data.decode("utf-8"), parse_constant=_refuse_constant, parse_int=_parse_whole
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -31,9 +37,8 @@ def check_json(value: object, expected: Any, name: str = "") -> list[str]:  # no
     value
         The value.
     expected
-        ``str``, ``int``, ``float``, ``bool``, ``Any``, a ``TypedDict``, or ``list[X]``,
-        ``dict[str, X]`` and unions of these. Text must be what a file name can be. Numbers must
-        be finite.
+        ``str``, ``FileText``, ``int``, ``float``, ``bool``, ``Any``, a ``TypedDict``, or
+        ``list[X]``, ``dict[str, X]`` and ``X | None`` of these. Numbers must be finite.
     name
         The name of the value in messages.
 
@@ -109,32 +114,37 @@ def _check_union(value: object, expected: tuple[Any, ...], name: str) -> list[st
 
 def _check_plain(value: object, expected: Any, name: str) -> None:  # noqa: ANN401 - a type
     """Check text, a number or a truth value."""
-    if expected is str:
+    if expected in (str, FileText):
         _require(isinstance(value, str), value, "text", name)
-        _check_text(str(value), name)
+        _check_text(str(value), name, "strict" if expected is str else "surrogateescape")
+        if expected is FileText and any(len(part) > _LONGEST for part in _split(str(value))):
+            raise ValueError(f"'{name}' is longer than a file name can be")
     elif expected is bool:
         _require(isinstance(value, bool), value, "true or false", name)
     elif expected is int:
-        fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
+        fits = isinstance(value, int) and not isinstance(value, bool)
         _require(fits, value, "a whole number", name)
     elif expected is float:
         _require(_is_finite(value), value, "a finite number", name)
 
 
-def _check_text(text: str, name: str) -> None:
+def _check_text(text: str, name: str, errors: str = "strict") -> None:
     """Refuse what is no name: a zero byte, or half a character."""
     if "\0" in text:
         raise ValueError(f"'{name}' contains a zero byte")
     try:
-        text.encode("utf-8", "surrogateescape")  # names may have bytes that are not UTF-8
+        text.encode("utf-8", errors)
     except UnicodeEncodeError:
         raise ValueError(f"'{name}' contains half a character") from None
 
 
 def _is_finite(value: object) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < _LARGEST
-    return isinstance(value, float) and math.isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+def _split(text: str) -> list[bytes]:
+    return os.fsencode(text).replace(b"\\", b"/").split(b"/")
 
 
 def _require(fits: bool, value: object, expected: str, name: str) -> None:
@@ -149,6 +159,12 @@ def _name_type(value: object) -> str:
 
 def _join(name: str, key: str) -> str:
     return f"{name}.{key}" if name else key
+
+
+def _parse_whole(text: str) -> int:
+    if len(text) > 20 or abs(int(text)) >= _LARGEST:
+        raise ValueError("a whole number has more than 64 bits")
+    return int(text)
 
 
 def _refuse_constant(text: str) -> float:

@@ -76,8 +76,8 @@ def collect_labels(
     Raises
     ------
     DataError
-        If an image has two labels, or a label differs from a class or from another label only in
-        case, white space or Unicode form.
+        If an image has two labels, a label is not valid text, or it differs from a class or from
+        another label only in case, white space or Unicode form.
 
     Examples
     --------
@@ -91,6 +91,8 @@ spaces or Unicode form; did you mean 'cat'?
     like = {_plain_form(name): GivenLabel("", name, "") for name in sorted(names)}
     first: dict[str, GivenLabel] = {}
     for new in given:
+        if not _is_text(new.label):
+            raise DataError(f"{source}: the label {new.label!a} ({new.place}) is not text.")
         before = first.setdefault(new.image, new)
         if before.label != new.label:
             raise DataError(
@@ -113,6 +115,14 @@ def _quote_alike(name: str, other: str) -> tuple[str, str]:
     if _visible_form(name) == _visible_form(other):
         return ascii(name), ascii(other)
     return f"'{name}'", f"'{other}'"
+
+
+def _is_text(label: str) -> bool:
+    """Whether a label can be written to a file: no bytes that were not text, no zero byte."""
+    try:
+        return b"\0" not in label.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _visible_form(name: str) -> str:

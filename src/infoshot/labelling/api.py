@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
+from os.path import exists
 from pathlib import Path
 from typing import Any, cast
 
@@ -438,9 +439,9 @@ def _absolute(backbone: str) -> str:
     if backbone in PRETRAINED:  # also if a folder has the same name
         return backbone
     kind, colon, name = backbone.partition(":")
-    if colon and kind in ("hf", "onnx"):
-        return f"{kind}:{Path(name).absolute()}" if Path(name).exists() else backbone
-    return str(Path(backbone).absolute()) if Path(backbone).exists() else backbone
+    prefix, name = (f"{kind}:", name) if colon and kind in ("hf", "onnx") else ("", backbone)
+    is_path = exists(name)  # noqa: PTH110 - Path raises for very long names
+    return f"{prefix}{Path(name).absolute()}" if is_path else backbone
 
 
 def _check_examples(labelled: Sequence[tuple[str, ImageFile]], n_workers: int) -> list[Example]:

@@ -12,14 +12,14 @@ are reported as outliers too. This was chosen on the validation classes of mini-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from infoshot.core.errors import DataError
-from infoshot.core.json_file import check_json
+from infoshot.core.json_file import FileText, check_json
 from infoshot.core.tensor_file import digest_tensors, format_tensors, parse_tensors
 from infoshot.core.types import FeatureTable
 from infoshot.features import prepare
@@ -33,6 +33,7 @@ _FAR = 2.5  # without enough examples: cut-off in units of the distance from med
 _FORMATS = tuple(f"infoshot.label.classifier/{number}" for number in (1, 2, 3))
 _FORMAT = _FORMATS[-1]  # the first with a digest of the tensors
 _KIND = "classifier"
+_LARGEST = 1e18  # products of two such numbers are finite in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class _Facts(TypedDict):
     """The facts beside the tensors in the file."""
 
     classes: list[str]
-    backbone: str
+    backbone: FileText
     encoder: EncoderFacts
     method: str
     settings: dict[str, Any]
@@ -124,50 +125,63 @@ def load_classifier(path: Path) -> Classifier:
     if content is None:
         raise DataError(f"{path}: there is no such file.")
     tensors, facts = parse_tensors(content, kind=_KIND, path=path)
+    version, has_digest = facts.get("format"), facts.get("format") == _FORMAT
+    if has_digest and facts.pop("sha256", "") != digest_tensors(tensors, facts):
+        raise DataError(f"{path}: damaged, or not a classifier file (its digest differs).")
+    facts.pop("format", None)
+    if version == _FORMATS[0] and "farthest" in facts:
+        facts["outlier_cutoff"] = facts.pop("farthest")
+    elif version not in _FORMATS[1:]:
+        raise DataError(f"{path}: written by another version of InfoShot; label the images again.")
     try:
-        if facts.get("format") == _FORMAT and facts.pop("sha256", "") != digest_tensors(
-            tensors, facts
-        ):
-            raise ValueError("its digest differs")
-        version = facts.pop("format", None)
-        if version == _FORMATS[0] and "farthest" in facts:
-            facts["outlier_cutoff"] = facts.pop("farthest")
-        elif version not in _FORMATS[1:]:
-            raise DataError(
-                f"{path}: written by another version of InfoShot; label the images again."
-            )
         if unknown := check_json(facts, _Facts):
             raise ValueError(f"unknown entries {', '.join(unknown[:5])}")
-        return _make(tensors, facts)
-    except (KeyError, ValueError, TypeError) as error:
+        found = _make(tensors, cast("_Facts", facts))
+    except (KeyError, ValueError) as error:
         raise DataError(f"{path}: damaged, or not a classifier file ({error}).") from error
+    method = resolve_method(found.method)
+    try:
+        solver = method.with_settings(found.settings).solver.at_temperature(found.temperature)
+        solver.validate(len(found.classes))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"{path}: damaged, or not a classifier file ({error}).") from error
+    return found
 
 
-def _make(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Classifier:
+def _make(tensors: Mapping[str, Tensor], facts: _Facts) -> Classifier:
     """Make the classifier; raise ``ValueError`` if its parts do not fit each other."""
     weights, centres = tensors["weights"], tensors["centres"]
-    found = Classifier(
-        weights.float(), centres.float(), tuple(facts["classes"]),
-        **{name: value for name, value in facts.items() if name != "classes"},
-    )  # fmt: skip
-    n_way = len(found.classes)
-    if len(set(found.classes)) < max(n_way, 2) or "" in found.classes:
+    classes = tuple(facts["classes"])
+    if len(set(classes)) < max(len(classes), 2) or "" in classes:
         raise ValueError("its classes must be two or more distinct names")
     for name, value in (("weights", weights), ("centres", centres)):
         if value.dtype not in (torch.float16, torch.float32, torch.float64):
             raise ValueError(f"{name} must be floating point; got {value.dtype}")
-        if value.ndim != 2 or value.shape != weights.shape or len(value) != n_way:
+        if value.ndim != 2 or value.shape != weights.shape or len(value) != len(classes):
             raise ValueError(f"{name} must have a row for each class; got {tuple(value.shape)}")
-        if not (value.numel() and value.isfinite().all()):
+        if not (value.numel() and (value.abs() < _LARGEST).all()):
             raise ValueError(f"{name} must be finite numbers")
-    for name in ("temperature", "exponent"):
-        if not facts[name] > 0:
-            raise ValueError(f"{name} must be above 0; got {facts[name]}")
-    if not 0 <= found.threshold <= 1:
-        raise ValueError(f"threshold must be between 0 and 1; got {found.threshold}")
-    method = resolve_method(found.method).with_settings(found.settings)
-    method.solver.at_temperature(found.temperature).validate(n_way)
-    return found
+    temperature, exponent = float(facts["temperature"]), float(facts["exponent"])
+    if not (0 < temperature < _LARGEST and 0 < exponent < _LARGEST):
+        raise ValueError(
+            f"temperature and exponent must be above 0 and finite; got {temperature}, {exponent}"
+        )
+    if not 0 <= facts["threshold"] <= 1:
+        raise ValueError(f"threshold must be between 0 and 1; got {facts['threshold']}")
+    return Classifier(
+        weights=weights.float(),
+        centres=centres.float(),
+        classes=classes,
+        backbone=facts["backbone"],
+        encoder=cast("dict[str, str]", facts["encoder"]),
+        method=facts["method"],
+        settings=facts["settings"],
+        temperature=temperature,
+        exponent=exponent,
+        threshold=facts["threshold"],
+        reject_outliers=facts["reject_outliers"],
+        outlier_cutoff=float(facts["outlier_cutoff"]),
+    )
 
 
 def prepare_features(features: Tensor, method: Method) -> Tensor:

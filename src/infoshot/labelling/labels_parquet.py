@@ -75,11 +75,11 @@ def parse_parquet(
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[*_TEXTS, "file"])
-        _check_form(file, len(content), n_images, len(classes))
-        table = file.read(columns=[*_TEXTS, "file", *_NUMBERS, "probabilities"])
-        return _check_rows(table, classes)
-    except (OSError, ValueError, TypeError, MemoryError, OverflowError, pa.ArrowException) as error:
+        source, texts = pa.BufferReader(content), [*_TEXTS, "file"]
+        _check_form(pq.ParquetFile(source), len(content), n_images, len(classes))
+        file = pq.ParquetFile(source, read_dictionary=texts)
+        return _check_rows(file.read([*texts, *_NUMBERS, "probabilities"]), classes)
+    except (OSError, ValueError, TypeError, LookupError, MemoryError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: damaged, or not the labels of this run ({reason}).") from error
 
@@ -96,8 +96,7 @@ def _check_form(file: "pq.ParquetFile", n_bytes: int, n_images: int, n_classes: 
         if schema.names.count(name) != 1:
             raise ValueError(f"it must have one column '{name}'")
         found = schema.field(name).type
-        found = found.value_type if pa.types.is_dictionary(found) else found
-        if not (found == kind or (pa.types.is_list(found) and found.value_type == pa.float64())):
+        if found != kind:
             raise ValueError(f"the column '{name}' must be {kind}; got {found}")
     if facts.num_rows != n_images:
         raise ValueError(f"it has {facts.num_rows:,} rows, run.json counts {n_images:,}")

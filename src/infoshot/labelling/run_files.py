@@ -21,7 +21,7 @@ from typing import Any, NotRequired, TypedDict
 
 from infoshot.core.atomic import sole_writer, temporary_name, write_atomically
 from infoshot.core.errors import DataError
-from infoshot.core.json_file import check_json, parse_json
+from infoshot.core.json_file import FileText, check_json, parse_json
 from infoshot.version import __version__
 
 LABELS, PARQUET, CLASSIFIER = "labels.csv", "labels.parquet", "classifier.safetensors"
@@ -39,9 +39,9 @@ _MOST_READS = 100  # of a run that other processes change all the time
 class RequestFacts(TypedDict):
     """The arguments of the run."""
 
-    examples: str
-    photos: str
-    backbone: str
+    examples: FileText
+    photos: FileText
+    backbone: FileText
     method: str
     settings: dict[str, Any]
     threshold: float
@@ -54,7 +54,7 @@ class EncoderFacts(TypedDict):
 
     weights_sha256: str
     transform: str
-    backbone: NotRequired[str]
+    backbone: NotRequired[FileText]
     infoshot: NotRequired[str]
 
 
@@ -62,7 +62,7 @@ class ExampleFacts(TypedDict):
     """An example of the run."""
 
     path: str
-    file: str
+    file: FileText
     label: str
     sha256: str
     given: bool
@@ -83,7 +83,7 @@ class RunFacts(TypedDict):
     classes: dict[str, int]
     counts: dict[str, int]
     encoder: EncoderFacts
-    cache: str
+    cache: FileText
     examples: list[ExampleFacts]
     files: NotRequired[dict[str, str]]
     csv_safe: NotRequired[bool]
