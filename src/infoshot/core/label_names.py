@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from infoshot.core.errors import DataError
@@ -24,16 +24,23 @@ def strip_name(text: str) -> str:
     return _STRIP.sub("", text)
 
 
-def read_label(text: str, known: Iterable[str] = ()) -> str:
+def read_label(text: str, known: Collection[str] = ()) -> str:
     """Return the label that a field of a sheet gives: stripped, without a guarding apostrophe.
+
+    A class that is ``known`` is found with white space around it too, if it is named so.
 
     Examples
     --------
-    >>> read_label("'=x "), read_label("'=x", ["'=x"])
-    ('=x', "'=x")
+    >>> read_label("'=x "), read_label("'=x", ["'=x"]), read_label("cat", ["cat "])
+    ('=x', "'=x", 'cat ')
     """
-    label = strip_name(text)
-    return label if label in known else unguard_formula(label)
+    for form in (text, strip_name(text), unguard_formula(text)):
+        if form in known:
+            return form
+    label = unguard_formula(strip_name(text))
+    if label in known:
+        return label
+    return next((name for name in known if label and strip_name(name) == label), label)
 
 
 def spell_path(text: str) -> list[str]:

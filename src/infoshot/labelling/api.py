@@ -279,7 +279,7 @@ def _add_labels(
     job: "_Job", before: FinishedRun, corrections: AnyPath | Mapping[str, str]
 ) -> LabelResult:
     """Make examples of all corrections, and run again."""
-    earlier = read_corrections(job.place.out, csv_safe=before.facts.get("csv_safe", False))
+    earlier = read_corrections(job.place.out, before.facts)
     known: list[ImageLabel | ImageFile] = [*before.labels]
     known += [example.image for example in before.examples]
     every = {**earlier, **match_corrections(corrections, known, before.facts["classes"])}

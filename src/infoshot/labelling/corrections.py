@@ -20,7 +20,7 @@ from infoshot.core.types import AnyPath
 from infoshot.features.extract import digest_images
 from infoshot.images.folders import ImageFile, read_labels
 from infoshot.labelling.decide import Example, ImageLabel
-from infoshot.labelling.run_files import CORRECTIONS
+from infoshot.labelling.run_files import CORRECTIONS, RunFacts
 
 
 class ImageNames:
@@ -91,7 +91,7 @@ def match_corrections(
     )
 
 
-def read_corrections(folder: Path, *, csv_safe: bool) -> dict[str, str]:
+def read_corrections(folder: Path, facts: RunFacts) -> dict[str, str]:
     """Read the labels that a person gave after the first run, by path.
 
     Raises
@@ -99,14 +99,17 @@ def read_corrections(folder: Path, *, csv_safe: bool) -> dict[str, str]:
     DataError
         If the file cannot be read, or gives an image two labels.
     """
-    path = folder / CORRECTIONS
+    path, classes = folder / CORRECTIONS, facts["classes"]
     if not path.is_file():
         return {}
-    read = unguard_formula if csv_safe else str
-    rows = enumerate(read_csv(path, "path", "label"), 2)
-    given = [(read(row["path"]), read(strip_name(row["label"])), f"row {n}") for n, row in rows]
-    labels = {label for _, label, _ in given}
-    return collect_labels(str(path), (GivenLabel(*row) for row in given if row[1]), labels)
+    read = unguard_formula if facts.get("csv_safe", False) else str
+    given = []
+    for number, row in enumerate(read_csv(path, "path", "label"), 2):
+        label = read(row["label"])
+        label = label if label in classes else strip_name(label)  # edited by hand
+        if label:
+            given.append(GivenLabel(read(row["path"]), label, f"row {number}"))
+    return collect_labels(str(path), given, {*classes, *(new.label for new in given)})
 
 
 def format_corrections(corrections: Mapping[str, str], *, csv_safe: bool) -> str:

@@ -67,7 +67,7 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
             raise DataError(f"{out}: contains other files; pass force=True to write there.")
         return {}
     before = Request(**facts["request"])
-    corrections = read_corrections(out, csv_safe=facts.get("csv_safe", False))
+    corrections = read_corrections(out, facts)
     if force:
         return corrections if before.same_images(request) else {}
     if before != _as_stored(request):
