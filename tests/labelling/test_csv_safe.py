@@ -9,26 +9,12 @@ import pytest
 import torch
 
 from infoshot import labelling
-from infoshot.core.spreadsheet import guard_formula, unguard_formula
 from infoshot.core.types import FeatureTable
 from infoshot.features import write_features
 from infoshot.labelling import add_labels, audit, draw_audit, label_table, predict, suggest
 from tests.labelling.commands import rows, run
 
 EVIL, GUARDED = "=cmd|' calc'!A0", "'=cmd|' calc'!A0"
-NAMES = ["=1+1", "+1-2", "-2+3", "@SUM(A1)", "\tx", "\rx", "\nx", "-", "\uff1dx", "'=x", "''=x"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_formulas_are_guarded_and_read_back(name):
-    assert guard_formula(name) == f"'{name}"
-    assert unguard_formula(guard_formula(name)) == name
-
-
-@pytest.mark.parametrize("text", ["", "cat", "-0.5", "+1", "1e-3", "-1E+5", "a=b", "'cat'", "'"])
-def test_numbers_and_other_text_stay(text):
-    assert guard_formula(text) == text
-    assert unguard_formula(text) == text
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +63,8 @@ def test_every_csv_file_of_a_run_is_safe(copy, folders, tmp_path):
     assert any(path.startswith("=1+") for path in exact["path"].to_pylist())
     assert EVIL in exact["label"].to_pylist()
     lines = rows(copy / "labels.csv")
-    assert [line["path"] for line in lines] == [guard_formula(p) for p in exact["path"].to_pylist()]
+    paths = exact["path"].to_pylist()
+    assert [line["path"] for line in lines] == [f"'{p}" if p[0] == "=" else p for p in paths]
     assert is_safe(suggest(copy, n=60).sheet)
     assert is_safe(draw_audit(copy, n=60).sheet)
     images = predict(copy, folders / "list.txt", out=tmp_path / "p.csv", csv_safe=True)

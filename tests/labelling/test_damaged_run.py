@@ -127,7 +127,9 @@ def write_table(run, table, **options):
     pq.write_table(table, sink, **options)
     (run / "labels.parquet").write_bytes(sink.getvalue())
     digest = hashlib.sha256(sink.getvalue()).hexdigest()
-    change_facts(run, put("files", "labels.parquet", value=digest))
+    change_facts(
+        run, lambda facts: facts.setdefault("files", {}).update({"labels.parquet": digest})
+    )
 
 
 def set_column(name, values, kind=None):
@@ -183,7 +185,7 @@ def test_many_rows_in_few_bytes_are_not_read(run):
 def test_files_that_are_no_tables_are_refused(content, run):
     (run / "labels.parquet").write_bytes(content)
     assert "labels.parquet: damaged, or changed after the run" in refuse(draw_audit, run)
-    change_facts(run, lambda facts: facts.pop("files"))
+    change_facts(run, lambda facts: facts.pop("files", None))
     assert "labels.parquet: damaged, or not the labels of this run" in refuse(draw_audit, run)
 
 
@@ -196,7 +198,7 @@ def facts_and_tensors(path):
 def old_classifier(path, **changes):
     """Write a classifier without a digest, as the first version did."""
     facts, tensors = facts_and_tensors(path)
-    del facts["sha256"]
+    facts.pop("sha256", None)
     facts["format"] = "infoshot.label.classifier/2"
     for name, value in changes.items():
         (tensors if name in tensors else facts)[name] = (
