@@ -27,7 +27,7 @@ class Outer(TypedDict):
 GOOD = {
     "items": [{"name": "a"}, {"name": "b", "share": 1}],
     "counts": {"x": 3},
-    "file": "caf\udce9.png",
+    "file": "photo\udce9.png",
     "maybe": None,
     "yes": True,
 }

@@ -17,6 +17,7 @@ from infoshot.labelling.classifier import load_classifier
 from infoshot.labelling.run_folder import read_run
 from tests.labelling.commands import rows
 
+OF_WRITERS = {".lock", ".infoshot-writers"}  # files that are no part of a run
 CHANGING = ("mkdir", "replace", "rename", "rmdir", "unlink")
 
 
@@ -56,7 +57,7 @@ def contents(folder):
     found = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name not in OF_WRITERS
     }
     facts = json.loads(found["run.json"])
     return {**found, "run.json": {**facts, "environment": None}}
@@ -143,7 +144,7 @@ def test_commands_work_on_a_state_whose_files_are_not_all_moved(
     assert contents(folder) == before  # readers change nothing
     add_labels(folder, {str(made / "photos" / "eel8.png"): "eel"})
     assert len(state(folder)) == 3
-    assert sorted(path.name for path in folder.iterdir() if path.name != ".lock") == [
+    assert sorted({path.name for path in folder.iterdir()} - OF_WRITERS) == [
         "classifier.safetensors", "corrections.csv", "labels.csv", "labels.parquet", "report.html",
         "run.json",
     ]  # fmt: skip

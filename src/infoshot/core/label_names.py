@@ -106,8 +106,11 @@ spaces or Unicode form; did you mean 'cat'?
                 f"{source}: '{new.image}' is labelled '{before.label}' and '{new.label}' "
                 f"({before.place}, {new.place})."
             )
+        if new.label in names:
+            continue
+        names.add(new.label)
         other = like.setdefault(_plain_form(new.label), new)
-        if new.label not in names and other.label != new.label:
+        if other.label != new.label:
             old_name, new_name = _quote_alike(other.label, new.label)
             place = f" ({other.place})" if other.place else ""
             raise DataError(
