@@ -234,7 +234,7 @@ WRONG_CLASSIFIERS = {
     "one dimension": ({"weights": torch.ones(3)}, "must have a row for each class"),
     "whole numbers": ({"weights": torch.Tensor.long}, "must be floating point"),
     "infinite": ({"centres": lambda x: x / 0}, "centres must be finite"),
-    "encoder": ({"encoder": {"transform": "x"}}, "'encoder.weights_sha256' is missing"),
+    "encoder": ({"encoder": {"transform": "x"}}, "'encoder.backbone' is missing"),
     "settings": ({"settings": {"colour": 1}}, "colour"),
     "unknown": ({"gamma": 2}, "unknown entries gamma"),
 }

@@ -52,10 +52,10 @@ class RequestFacts(TypedDict):
 class EncoderFacts(TypedDict):
     """The provenance of the features."""
 
+    backbone: FileText
     weights_sha256: str
     transform: str
-    backbone: NotRequired[FileText]
-    infoshot: NotRequired[str]
+    infoshot: str
 
 
 class ExampleFacts(TypedDict):

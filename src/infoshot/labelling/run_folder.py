@@ -100,7 +100,7 @@ def write_run(
         LABELS: format_labels(decision.labels, csv_safe=csv_safe).encode(),
         PARQUET: format_parquet(decision),
         CLASSIFIER: decision.classifier.to_bytes(),
-        REPORT: report.encode(),
+        REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
     }
     if corrections:
         files[CORRECTIONS] = format_corrections(corrections, csv_safe=csv_safe).encode()
