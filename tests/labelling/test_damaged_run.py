@@ -82,7 +82,7 @@ WRONG_FACTS = {
     "example is text": (put("examples", 0, value="x"), "'examples[0]' must be an object; got text"),
     "example without digest": (lambda f: f["examples"][1].pop("sha256"), "'examples[1].sha256' is"),
     "zero byte": (put("examples", 0, "file", value="a\0b"), "contains a zero byte"),
-    "half a character": (put("request", "method", value="\ud800"), "contains half a character"),
+    "lone surrogate": (put("request", "method", value="\ud800"), "is not valid Unicode"),
     "huge number": (put("counts", "photos", value=10**30), "more than 64 bits"),
     "infinite number": (put("thresholds", "confidence", value=1e999), "Infinity is not a number"),
     "long name": (put("cache", value="9" * 300), "'cache' is longer than a file name can be"),

@@ -129,13 +129,13 @@ def _check_plain(value: object, expected: Any, name: str) -> None:  # noqa: ANN4
 
 
 def _check_text(text: str, name: str, errors: str = "strict") -> None:
-    """Refuse what is no name: a zero byte, or half a character."""
+    """Refuse text that no file can be named and no report can show."""
     if "\0" in text:
         raise ValueError(f"'{name}' contains a zero byte")
     try:
         text.encode("utf-8", errors)
     except UnicodeEncodeError:
-        raise ValueError(f"'{name}' contains half a character") from None
+        raise ValueError(f"'{name}' is not valid Unicode") from None
 
 
 def _is_finite(value: object) -> bool:

@@ -30,7 +30,7 @@ STATE_FILES = (LABELS, PARQUET, CLASSIFIER, CORRECTIONS, REPORT, FACTS)
 FORMAT = "infoshot.run/1"
 _COMMIT = ".infoshot-commit"
 _LARGEST = {FACTS: 2**26}  # bytes, run.json has some hundred bytes for each example
-_LARGEST_OTHER = 2**31
+_LARGEST_OTHER = 2**32
 _READS = 3  # of a state that does not fit together, before it counts as damaged
 _PAUSE = 0.02  # seconds between them
 _MOST_READS = 100  # of a run that other processes change all the time
@@ -188,6 +188,8 @@ def read_current(folder: Path, name: str) -> bytes | None:
                 continue
             except OSError as error:
                 raise DataError(f"{place}: cannot be read ({error.strerror}).") from error
+            except MemoryError as error:
+                raise DataError(f"{place}: too large for the memory of this machine.") from error
     return None
 
 
