@@ -68,7 +68,7 @@ def test_corrections_accept_few_options(more, copy, tmp_path):
     (tmp_path / "c.csv").write_text("path,label\nx.png,cat\n")
     result = run("label", "--add", tmp_path / "c.csv", copy, *more)
     assert result.exit_code == 2
-    assert "--export and --device" in result.stderr
+    assert "--export, --device and --csv-safe" in result.stderr
 
 
 def test_suggest_audit_and_predict(copy, made, tmp_path):

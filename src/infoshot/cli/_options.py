@@ -40,6 +40,11 @@ Settings = Annotated[
     typer.Option("--set", help="Change a setting: temperature=10. May be repeated."),
 ]
 
+CsvSafe = Annotated[
+    bool,
+    typer.Option("--csv-safe", help="Apostrophe before CSV fields that look like formulas."),
+]
+
 # The function that draws tasks has other names for some arguments of the benchmark.
 _SAMPLER = "sample_tasks: "
 _OF_SAMPLER = {"n_way": "ways", "n_shot": "shots", "n_query": "queries", "n_tasks": "tasks"}

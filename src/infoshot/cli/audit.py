@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from infoshot import labelling
+from infoshot.cli import _options as given
 from infoshot.cli._console import complain, print_table, stdout
 from infoshot.core.outputs import write_output
 from infoshot.labelling.output_checks import check_results
@@ -23,13 +24,14 @@ def audit(
         Path | None, typer.Option(help="Sheet to write; default: audit.csv in the run.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
+    csv_safe: given.CsvSafe = False,
 ) -> None:
     """Draw photos at random to check by hand; with the answers, print how accurate the labels are.
 
     Example: infoshot audit run/ --n 100, then infoshot audit run/ --answers run/audit.csv
     """
     if answers is None:
-        sample = labelling.draw_audit(run, n=n, seed=seed, out=out)
+        sample = labelling.draw_audit(run, n=n, seed=seed, out=out, csv_safe=csv_safe)
         if sample.note:
             complain("Note", sample.note)
         stdout().print(

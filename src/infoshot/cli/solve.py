@@ -23,6 +23,7 @@ def solve_file(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     settings: given.Settings = None,
+    csv_safe: given.CsvSafe = False,
 ) -> None:
     """Label all unlabelled rows of one feature file from its labelled rows.
 
@@ -38,7 +39,7 @@ def solve_file(
         device=device,
         dtype=dtype,
     )
-    write_output(out, result.to_csv())
+    write_output(out, result.to_csv(csv_safe=csv_safe))
     summary = result.summary()
     if json:
         write_output(json, json_format.dumps(summary, indent=1) + "\n")

@@ -6,12 +6,13 @@ Links to folders are followed, each folder once. Hidden files are ignored.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infoshot.core.csv_file import read_csv
 from infoshot.core.errors import DataError
+from infoshot.core.label_names import GivenLabel, collect_labels, read_label, spell_path, strip_name
 from infoshot.images.decoding import EXTENSIONS, FileLocation
 
 # Images that Pillow cannot decode: they are reported as unreadable instead of being ignored.
@@ -44,7 +45,7 @@ def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
     if given.is_dir():
         found = _by_class_folder(given)
     elif given.is_file():
-        found = [(label, image) for image, label in read_labels(given, all_lines=True)]
+        found = _by_list(given)
     else:
         raise DataError(f"{given}: this folder or file with examples does not exist.")
     names = {label for label, _ in found}
@@ -80,30 +81,43 @@ def find_images(given: Path, without: Sequence[Path] = ()) -> list[ImageFile]:
     return images
 
 
-def read_labels(given: Path, *, all_lines: bool = False) -> list[tuple[ImageFile, str]]:
+def read_labels(
+    given: Path, *, all_lines: bool = False, known: Collection[str] = ()
+) -> list[tuple[ImageFile, str, str]]:
     """Read images and labels from a CSV file with the columns ``path`` and ``label``.
 
-    Lines without a label are skipped, or refused if ``all_lines`` is true.
+    Parameters
+    ----------
+    given
+        The file. White space around labels is removed.
+    all_lines
+        Whether lines without a label are refused; otherwise they are skipped.
+    known
+        Classes that exist already.
+
+    Returns
+    -------
+    Images, labels, and the rows of the sheet that they are from.
 
     Raises
     ------
     DataError
-        If no line has a label, or an image has two labels.
+        If no line has a label.
     """
     if not given.is_file():
         raise DataError(f"{given}: there is no such file.")
-    listed = _read_list(given)
-    rows = [(image, label) for image, label in listed if label]
+    is_csv = given.suffix.lower() == ".csv"
+    listed = [
+        (_locate(row["path"], given.parent), read_label(row.get("label", ""), known), f"row {n}")
+        for n, row in enumerate(read_csv(given, "path") if is_csv else (), 2)  # as spreadsheets do
+        if strip_name(row["path"])
+    ]
+    rows = [row for row in listed if row[1]]
     if not rows:
         raise DataError(f"{given}: no line has a label; the columns must be path,label.")
     if all_lines and len(rows) < len(listed):
-        unlabelled = next(image.path for image, label in listed if not label)
+        unlabelled = next(image.path for image, label, _ in listed if not label)
         raise DataError(f"{given}: '{unlabelled}' has no label.")
-    label_of: dict[str, str] = {}
-    for image, label in rows:
-        other = label_of.setdefault(image.path, label)
-        if other != label:
-            raise DataError(f"{given}: '{image.path}' is labelled '{other}' and '{label}'.")
     return rows
 
 
@@ -132,6 +146,15 @@ def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
             raise DataError(f"{folder}: the class '{printable(folder.name)}' has no examples.")
         found += [(printable(folder.name), image) for image in images]
     return found
+
+
+def _by_list(given: Path) -> list[tuple[str, ImageFile]]:
+    """Read a list of examples, in which an image has one label and no two labels are alike."""
+    rows = read_labels(given, all_lines=True)
+    given_labels = (GivenLabel(str(i.file.resolve()), label, row) for i, label, row in rows)
+    advice = " If they are two classes, make one folder of examples for each."
+    collect_labels(str(given), given_labels, advice=advice)
+    return [(label, image) for image, label, _ in rows]
 
 
 def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
@@ -186,8 +209,11 @@ def _read_list(given: Path) -> list[tuple[ImageFile, str]]:
 
 
 def _locate(path: str, folder: Path) -> ImageFile:
-    beside = folder / path
-    return ImageFile(printable(path), beside if beside.exists() else Path(path))
+    for text in spell_path(path):
+        for file in (folder / text, Path(text)):
+            if os.path.exists(file):  # noqa: PTH110 - Path raises for very long names
+                return ImageFile(printable(text), file)
+    return ImageFile(printable(path), Path(path))
 
 
 def _quote(names: Sequence[str]) -> str:

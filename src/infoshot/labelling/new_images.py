@@ -8,6 +8,7 @@ import torch
 
 from infoshot.backbones import EncoderLike, open_encoder
 from infoshot.core.environment import default_device
+from infoshot.core.errors import DataError
 from infoshot.core.outputs import write_output
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath
@@ -34,6 +35,7 @@ def predict(
     reject_outliers: bool = False,
     cache: AnyPath | None = None,
     device: str | None = None,
+    csv_safe: bool = False,
     progress: ProgressLike = None,
 ) -> list[ImageLabel]:
     """Label new images with the classifier of a run, each independently of the others.
@@ -53,7 +55,7 @@ def predict(
         Give no label to images that are unlike the examples of every class.
     cache
         Folder in which features are cached; by default that of the run.
-    device, progress
+    device, csv_safe, progress
         As in :func:`label`.
 
     Returns
@@ -77,6 +79,8 @@ def predict(
     encoder = open_encoder(known.backbone if backbone is None else backbone)
     how = Extraction(device=device or default_device())
     check_same_encoder(encoder, how, known.encoder)
+    if encoder.backbone.feature_dim != known.weights.shape[1]:
+        raise DataError(f"{source}: its class weights do not fit the features of the encoder.")
     folder = Path(cache) if cache else find_run_cache(source) or default_cache_folder()
     kept = FeatureCache(folder, encoder_provenance(encoder, how))
     with open_progress(progress) as bar:
@@ -98,5 +102,5 @@ def predict(
             stacklevel=2,
         )
     if out is not None:
-        write_output(out, format_labels(labels))
+        write_output(out, format_labels(labels, csv_safe=csv_safe))
     return labels

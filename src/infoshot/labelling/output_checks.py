@@ -10,16 +10,13 @@ from pathlib import Path
 from infoshot.core.errors import DataError
 from infoshot.core.outputs import check_outputs, is_stream
 from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.run_files import COMMIT, FACTS, STATE_FILES
 from infoshot.labelling.run_folder import CSV_COLUMNS
 
 SUGGESTION_COLUMNS = ("path", "label", "guess", "runner_up", "confidence")
 AUDIT_COLUMNS = ("path", "label", "truth")
 _SHEETS = (SUGGESTION_COLUMNS, AUDIT_COLUMNS)
-_RUN_FILES = {
-    *("run.json", "labels.csv", "labels.parquet", "classifier.safetensors", "corrections.csv"),
-    *("report.html", *EXPORTS),
-    *("state.safetensors", "labels"),  # of a solve over shards
-}
+_RUN_FILES = {*STATE_FILES, *EXPORTS, "state.safetensors", "labels"}  # the last two: over shards
 _RECORD = re.compile(rb'\s*\{.*"format"\s*:\s*"infoshot\.', re.DOTALL)
 _START = 4096  # bytes in which a record of a run says what it is, and a sheet has its header
 _DELIMITERS = (",", ";", "\t")  # of spreadsheet programs
@@ -118,7 +115,7 @@ def _check_run_file(output: Path) -> None:
     for folder in place.parents:
         name = place.relative_to(folder).parts[0]
         own = name.casefold() in _RUN_FILES or name.startswith(".")
-        if own and _is_record(folder / "run.json"):
+        if own and (_is_record(folder / FACTS) or _is_record(folder / COMMIT / FACTS)):
             raise DataError(f"{output}: belongs to the run in {folder}; choose another file.")
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from infoshot.core import checks
 from infoshot.core.csv_file import csv_text
 from infoshot.core.errors import DataError
 from infoshot.core.outputs import write_output
+from infoshot.core.spreadsheet import guard_rows
 from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache
 from infoshot.labelling.decide import ImageLabel, choose_suggestions
@@ -29,7 +31,9 @@ class Suggestions:
     note: str = ""
 
 
-def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggestions:
+def suggest(
+    run: AnyPath, *, n: int = 20, out: AnyPath | None = None, csv_safe: bool = False
+) -> Suggestions:
     """List the images of a run whose label would help most: doubtful, and unlike each other.
 
     Parameters
@@ -42,6 +46,8 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
         CSV file to write; by default suggestions.csv in the run. Fill in its column ``label`` and
         pass it to :func:`add_labels`. A file that holds anything but a sheet without answers is
         kept: the sheet is then written beside it, with a number in its name.
+    csv_safe
+        As in :func:`label`, whose choice is kept.
 
     Returns
     -------
@@ -66,13 +72,14 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     chosen = choose_suggestions(features, probabilities, examples, n)
     images = [finished.labels[number] for number in chosen]
     rows = [(i.path, "", i.label, i.runner_up, f"{i.confidence:.4f}") for i in images]
-    write_output(sheet, csv_text(SUGGESTION_COLUMNS, rows))
+    csv_safe = csv_safe or finished.facts.get("csv_safe", False)
+    write_output(sheet, csv_text(SUGGESTION_COLUMNS, guard_rows(rows, csv_safe)))
     return Suggestions(images, sheet, note)
 
 
 def _read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
     """Read the features of the examples and of the images of a run, NaN where unreadable."""
-    cache = FeatureCache(Path(run.facts["cache"]), run.facts["encoder"])
+    cache = FeatureCache(Path(run.facts["cache"]), cast("dict[str, str]", run.facts["encoder"]))
     digests = [*(example.digest for example in run.examples), *run.digests]
     known = cache.read(digests)
     readable = [True] * len(run.examples) + [image.status != "unreadable" for image in run.labels]

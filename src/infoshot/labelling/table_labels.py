@@ -14,6 +14,7 @@ from torch import Tensor
 from infoshot.core import checks
 from infoshot.core.checks import few_queries
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.spreadsheet import guard_formula
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
 from infoshot.features import prepare, read_features
 from infoshot.solvers import Method, Solver, resolve_method, solve
@@ -68,9 +69,14 @@ class TableLabels:
             "classes": dict(zip(names, counts, strict=True)),
         }
 
-    def to_csv(self) -> str:
-        """Format one line per row: label, confidence, runner-up, margin, outlier score."""
+    def to_csv(self, *, csv_safe: bool = False) -> str:
+        """Format one line per row: label, confidence, runner-up, margin, outlier score.
+
+        With ``csv_safe``, an apostrophe is put before a name that a spreadsheet program would run
+        as a formula.
+        """
         names = [self.table.class_name(int(label)) for label in self.classes]
+        names = [guard_formula(name) for name in names] if csv_safe else names
         best, place = self.probabilities.topk(2, dim=-1)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
