@@ -86,6 +86,11 @@ class Location(ABC):
         return decode(content, self.name, at_least=at_least)
 
 
+def _check_size(name: str, n_bytes: int) -> None:
+    if n_bytes > _LARGEST_FILE:
+        raise DataError(f"{name}: too large for a photo ({n_bytes / 2**30:.1f} GB).")
+
+
 @final
 @dataclass(frozen=True)
 class FileLocation(Location):
@@ -104,9 +109,7 @@ class FileLocation(Location):
             facts = self.path.stat()
             if not stat.S_ISREG(facts.st_mode):
                 raise DataError(f"{self.name}: not a regular file.")
-            if facts.st_size > _LARGEST_FILE:
-                size = facts.st_size / 2**30
-                raise DataError(f"{self.name}: too large for a photo ({size:.1f} GB).")
+            _check_size(self.name, facts.st_size)
             return self.path.read_bytes()
         except OSError as error:
             raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
@@ -129,6 +132,7 @@ class SliceLocation(Location):
 
     def content(self) -> bytes:
         """Read the byte range."""
+        _check_size(self.name, self.size)
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
