@@ -82,9 +82,7 @@ def _index(archive: Path, found: FoundImages) -> None:
                 elif not member.header.isdir() and member.link != member.name:
                     found.ignored.append(f"{archive}:{member.name}")
     except _DamageError as error:
-        raise DataError(
-            f"{archive}: not a complete, uncompressed tar archive: {error}."
-        ) from error
+        raise DataError(f"{archive}: not a complete, uncompressed tar archive: {error}.") from error
     except OSError as error:
         raise DataError(f"{archive}: cannot be read ({error.strerror}).") from error
 
@@ -157,10 +155,10 @@ def _read_header(file: BinaryIO, position: int, total: int) -> tarfile.TarInfo |
             f"it ends without the zeros that end an archive ({total:,} bytes); it is truncated",
             position,
         )
+    if block.count(0) == _BLOCK:
+        return None
     try:
         header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except tarfile.EOFHeaderError:
-        return None
     except tarfile.HeaderError as error:
         raise _DamageError(f"the header of a member is damaged ({error})", position) from error
     if header.type == tarfile.GNUTYPE_SPARSE:
