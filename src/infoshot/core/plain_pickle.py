@@ -42,7 +42,7 @@ _FAILURES = (
 
 
 @final
-class _Name:
+class Name:
     """A name in a pickle that stands for a function of ours."""
 
     __slots__ = ("make",)
@@ -200,7 +200,7 @@ class PlainUnpickler(pickle._Unpickler):
                 f"it calls {f'{module}.{name}':.80}; only arrays, lists, dicts, strings and "
                 "numbers are allowed"
             )
-        return _Name(make)
+        return Name(make)
 
     def persistent_load(self, pid: object) -> object:
         """Return the object outside the pickle that an identifier means."""
@@ -234,7 +234,7 @@ class PlainUnpickler(pickle._Unpickler):
 
     def _load_reduce(self) -> None:
         arguments, name = self.stack.pop(), self.stack[-1]
-        if type(name) is not _Name or type(arguments) is not tuple:
+        if type(name) is not Name or type(arguments) is not tuple:
             raise pickle.UnpicklingError("it calls something that is not a function")
         self.stack[-1] = name.make(*arguments)
 
