@@ -123,16 +123,16 @@ def test_names_of_classes_may_be_arrays_of_text(names, tmp_path):
     assert open_dataset("tiered-imagenet", tmp_path).split("test").class_names == ["a", "b"]
 
 
-STRANGE = {
+UNUSABLE = {
     "text": (np.array([b"abc"]), "pixels must be uint8"),
     "no rows": (np.zeros((0, 4, 3), np.uint8), "too narrow|no pixels"),
     "very long": (np.zeros((1, 3000, 3), np.uint8), "too narrow"),
 }
 
 
-@pytest.mark.parametrize("case", STRANGE)
+@pytest.mark.parametrize("case", UNUSABLE)
 def test_images_in_pickles_are_checked_like_files(case, tmp_path):
-    image, message = STRANGE[case]
+    image, message = UNUSABLE[case]
     content = _mini({"a": [0]}, [image])["mini-imagenet-cache-test.pkl"]
     (tmp_path / "mini-imagenet-cache-test.pkl").write_bytes(pickle.dumps(content))
     record = open_dataset("mini-imagenet", tmp_path).found.records[0]

@@ -104,6 +104,8 @@ class FileLocation(Location):
             return self.path.read_bytes()
         except OSError as error:
             raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
+        except ValueError as error:  # a name that no file can have
+            raise DataError(f"{self.name!r}: cannot be read ({error}).") from error
 
 
 @final
