@@ -181,6 +181,14 @@ def test_shared_lists_are_visited_once(tmp_path):
     _assert_equal(found[0], PIXELS)
 
 
+@pytest.mark.parametrize("protocol", range(6))
+def test_pickle_cut_anywhere_is_refused(protocol, tmp_path):
+    content = pickle.dumps([PIXELS, 2**70, 0.5, "é", b"\xff", {"a": 300}], protocol=protocol)
+    for length in range(len(content)):
+        with pytest.raises(DataError, match=r"a\.pkl: not allowed, or not a complete pickle"):
+            _read(tmp_path, content[:length])
+
+
 def test_random_changes_give_data_or_one_error(tmp_path):
     whole = pickle.dumps({"image_data": PIXELS, "class_dict": {"a": [0, 1]}}, protocol=2)
     random = np.random.default_rng(0)

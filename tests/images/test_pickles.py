@@ -96,6 +96,7 @@ WRONG = {
     "no rows": (_mini({"a": 1}), "must have image_data"),
     "long name": (_mini({"a" * 2000: [0]}), "the name of a class is not a short text"),
     "rows of numbers": (_mini({"a": [0]}, np.zeros(3, np.uint8)), "an image is not an array"),
+    "no axes": (_tiered(np.array(3), [0]), "must be a list of images"),
     "no list": (_tiered({"a": 1}, [0]), r"test_images_png\.pkl: must be a list of images"),
     "no arrays": (_tiered([1], [0]), r"test_images_png\.pkl\[0\]: must be an array"),
     "too few labels": (_tiered([PIXELS[0], PIXELS[1]], [0]), "has 2 images but 1 labels"),
@@ -117,8 +118,8 @@ def test_pickles_that_do_not_fit_together_are_refused(case, tmp_path):
 
 @pytest.mark.parametrize("names", [["a", "b"], np.array(["a", "b"]), np.array([b"a", b"b"])])
 def test_names_of_classes_may_be_arrays_of_text(names, tmp_path):
-    labels = np.array([1, 0, 1])
-    for name, content in _tiered(list(PIXELS), labels, label_specific_str=names).items():
+    labels, images = np.array([1, 0, 1]), [np.zeros((n, 1), np.uint8) for n in (5, 7, 6)]
+    for name, content in _tiered(images, labels, label_specific_str=names).items():
         (tmp_path / name).write_bytes(pickle.dumps(content))
     assert open_dataset("tiered-imagenet", tmp_path).split("test").class_names == ["a", "b"]
 

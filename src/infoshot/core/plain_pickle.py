@@ -35,10 +35,6 @@ _KEYS = (str, int, bytes, float, np.generic)  # hashed without recursion
 _PLAIN_TYPE = re.compile(r"([iu][1248]|f[248]|b1|[SU][0-9]{1,5})\Z")
 _LARGEST_RANK = 8
 _LARGEST_CHARACTER = 0x10FFFF
-_FAILURES = (
-    pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
-    OverflowError, MemoryError, RecursionError, AssertionError,
-)  # fmt: skip
 
 
 @final
@@ -312,7 +308,9 @@ def load_plain(unpickler: PlainUnpickler) -> Any:  # noqa: ANN401 - whatever dat
     """
     try:
         return _with_arrays(unpickler.load())
-    except _FAILURES as error:
+    except OSError:
+        raise
+    except Exception as error:  # damaged bytes raise many kinds of errors
         if isinstance(error, KeyError) and not isinstance(error.args[0], str):
             error = pickle.UnpicklingError("it has an operation that plain data do not need")
         reason = str(error).split("\n", 1)[0][:200] or type(error).__name__

@@ -51,7 +51,7 @@ def find_tiered_pickles(root: Path) -> FoundImages | None:
     split_of_class: dict[str, str] = {}
     for split, path in paths.items():
         images, names = read_plain_pickle(path), _tiered_labels(root, split)
-        if not isinstance(images, list | np.ndarray) or np.ndim(images) == 0:
+        if not isinstance(images, list | np.ndarray) or getattr(images, "ndim", 1) == 0:
             raise DataError(f"{path}: must be a list of images; got {type(images).__name__}.")
         if len(images) != len(names):
             raise DataError(f"{path}: has {len(images)} images but {len(names)} labels.")
