@@ -40,7 +40,7 @@ def read_split_file(path: Path) -> dict[str, str]:
     """Read the split of every class from ``{"train": [...], "val": [...], "test": [...]}``."""
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as JSON ({error}).") from error
     content = content.get("classes", content) if isinstance(content, dict) else content
     lists = isinstance(content, dict) and all(isinstance(names, list) for names in content.values())
