@@ -31,7 +31,14 @@ from infoshot.core.errors import InfoshotError, LostProcessError
 from infoshot.distributed import exit_if_distributed
 from infoshot.version import __version__
 
-_RESUMING = {"label", "extract", "extract-shards", "train", "reproduce", "solve-shards"}
+_RESUMING = {
+    **dict.fromkeys(("label", "predict", "extract"), "rerun the command to resume."),
+    "extract-shards": "finished shards are kept; rerun the command to resume.",
+    "train": "rerun the command to resume after the last epoch that was written.",
+    "reproduce": "finished numbers are kept; rerun the command to resume.",
+    "solve-shards": "rerun the command to resume after the last iteration that was written.",
+}
+_NOT_RESUMING = "this command does not resume; rerun it to start from the beginning."
 
 
 class _Group(TyperGroup):
@@ -48,9 +55,9 @@ class _Group(TyperGroup):
                     "Warning", self._in_options(ctx, str(message))
                 )
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
-            resumes = ctx.invoked_subcommand in _RESUMING
-            complain("Interrupted", "rerun the command to resume." if resumes else "stopped.")
+        except KeyboardInterrupt as stop:
+            what = _RESUMING.get(ctx.invoked_subcommand or "", _NOT_RESUMING)
+            complain("Interrupted", "; ".join([*getattr(stop, "__notes__", ()), what]))
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", self._in_options(ctx, str(error)))

@@ -85,23 +85,35 @@ def bench(
         accuracies = accuracies_path(json)
     check_outputs([path], [json, accuracies, csv, latex])
     regimes = ",".join(regime or ["balanced"])
-    result = run_bench(
-        path,
-        methods,
-        ways=parse_numbers("--ways", ways),
-        shots=parse_numbers("--shots", shots),
-        queries=queries,
-        tasks=tasks,
-        regimes=regimes,
-        seed=seed,
-        settings=parse_settings(settings or []),
-        against=against,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies),
-        progress=True,
-    )
+    n_written = 0
+
+    def write(so_far: BenchResult) -> None:
+        nonlocal n_written
+        so_far.write(json=json, accuracies=accuracies)
+        n_written = len(so_far.rows)
+
+    try:
+        result = run_bench(
+            path,
+            methods,
+            ways=parse_numbers("--ways", ways),
+            shots=parse_numbers("--shots", shots),
+            queries=queries,
+            tasks=tasks,
+            regimes=regimes,
+            seed=seed,
+            settings=parse_settings(settings or []),
+            against=against,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+            on_cell=write,
+            progress=True,
+        )
+    except KeyboardInterrupt as stop:
+        if json:
+            stop.add_note(f"{n_written} finished rows were written to {json}")
+        raise
     result.write(csv=csv, latex=latex)
     _print(result, path.name, queries)
     outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}

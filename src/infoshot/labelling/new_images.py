@@ -77,7 +77,7 @@ def predict(
     how = Extraction(device=device or default_device())
     check_same_encoder(encoder, how, known.encoder)
     folder = Path(cache) if cache else find_run_cache(source) or default_cache_folder()
-    kept = FeatureCache(folder, encoder_provenance(encoder, how))
+    kept = FeatureCache(folder, encoder_provenance(encoder, how), encoder.backbone.feature_dim)
     with open_progress(progress) as bar:
         locations = [file.location for file in files]
         encoded = encode_images(locations, lambda: encoder, how, cache=kept, progress=bar)
