@@ -97,7 +97,7 @@ class FeatureCache:
         vanished = True
         while vanished:
             vanished = False
-            for path in sorted({path for path, _ in self._list_files(_PART)} - seen):
+            for path in sorted(set(self._list_files(_PART)) - seen):
                 seen.add(path)
                 part = self._read(path)
                 if part is None:
@@ -169,11 +169,11 @@ class FeatureCache:
         """Merge many small parts into few, and remove old temporary files of killed processes."""
         if not self._stores:
             return
-        for path, facts in self._list_files(_TEMPORARY):
+        for path, facts in _regular_files(self._list_files(_TEMPORARY)):
             if time.time() - facts.st_mtime > _OLD:
                 _remove(path)
-        small = [(facts.st_size, path) for path, facts in self._list_files(_PART)]
-        small = sorted((size, path) for size, path in small if size < _LARGE)
+        parts = _regular_files(self._list_files(_PART))
+        small = sorted((facts.st_size, path) for path, facts in parts if facts.st_size < _LARGE)
         if len(small) < _MANY_PARTS:
             return
         for group in _group(small):
@@ -236,16 +236,12 @@ class FeatureCache:
         )
         return ([bytes(row).hex() for row in names.numpy()], rows) if sound else None
 
-    def _list_files(self, name: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
-        """List the files of the encoder whose whole name has this form; links do not count."""
+    def _list_files(self, form: re.Pattern[str]) -> list[Path]:
+        """List what has a name of this form; empty if the folder does not exist yet."""
         try:
-            entries = list(os.scandir(self.folder))
-        except OSError:  # it does not exist yet, or may not be read
-            return
-        for entry in entries:
-            with suppress(OSError):  # another process has removed it
-                if name.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                    yield Path(entry.path), entry.stat(follow_symlinks=False)
+            return [path for path in self.folder.iterdir() if form.fullmatch(path.name)]
+        except OSError:
+            return []
 
     def _make_folders(self) -> None:
         """Create the folders, for their owner only; in a shared cache with its permissions."""
@@ -301,6 +297,15 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
+def _regular_files(paths: Sequence[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    """Look up size and time of files; links, folders and what has been removed are left out."""
+    for path in paths:
+        with suppress(OSError):
+            facts = path.lstat()
+            if stat.S_ISREG(facts.st_mode):
+                yield path, facts
+
+
 def _group(small: Sequence[tuple[int, Path]]) -> Iterator[list[Path]]:
     """Split parts, the smallest first, into groups that are large together."""
     group, total = list[Path](), 0
@@ -314,9 +319,10 @@ def _group(small: Sequence[tuple[int, Path]]) -> Iterator[list[Path]]:
 
 
 def _read_regular_file(path: Path) -> bytes | None:
-    """Read a file; ``None`` if it cannot be read, is too large, or is a pipe or a device."""
-    # Opening a pipe would otherwise wait for a process that writes into it.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    """Read a file; ``None`` if it cannot be read, is too large, or is a link, pipe or device."""
+    flags = os.O_RDONLY
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # opening a pipe must not wait
+        flags |= getattr(os, name, 0)
     try:
         with os.fdopen(os.open(path, flags), "rb") as file:
             facts = os.fstat(file.fileno())
