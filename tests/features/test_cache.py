@@ -32,6 +32,16 @@ def test_features_are_read_back_bit_for_bit(cache):
     assert torch.equal(known[digests(3)[0]], features[2])
 
 
+def test_images_that_are_found_or_added_are_counted_once(cache, tmp_path):
+    cache.add(digests(1, 2), torch.zeros(2, 5))
+    again = FeatureCache(tmp_path, ENCODER)
+    again.read(digests(2, 3))
+    assert again.n_cached == 1
+    again.add(digests(3), torch.zeros(1, 5))
+    again.read(digests(2, 3))
+    assert again.n_cached == 2
+
+
 def test_every_encoder_has_its_own_folder(cache, tmp_path):
     cache.add(digests(1), torch.zeros(1, 5))
     other = FeatureCache(tmp_path, {**ENCODER, "weights_sha256": "1" * 64})

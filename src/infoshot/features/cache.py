@@ -60,11 +60,6 @@ class FeatureCache:
         Everything the features depend on besides the image, see ``encoder_provenance``.
     width
         Numbers per feature, if it is known.
-
-    Attributes
-    ----------
-    n_cached
-        How many images were found in the cache or added to it by this object.
     """
 
     def __init__(
@@ -73,9 +68,14 @@ class FeatureCache:
         self._encoder = json.dumps(dict(provenance), sort_keys=True)
         self._root = folder
         self.folder = folder / hashlib.sha256(self._encoder.encode()).hexdigest()[:32]
-        self.n_cached = 0
+        self._known = set[str]()
         self._width = width
         self._stores, self._warned = True, False
+
+    @property
+    def n_cached(self) -> int:
+        """Number of images that were found in the cache or added to it through this object."""
+        return len(self._known)
 
     def read(self, digests: Sequence[str]) -> dict[str, Tensor]:
         """Return the features of those images that are cached, each of shape ``(dim,)``.
@@ -107,7 +107,7 @@ class FeatureCache:
                 for name, row in zip(*part, strict=True):
                     if name in wanted:
                         found[name] = row.clone()  # a view would keep the whole part in memory
-        self.n_cached += len(found)
+        self._known |= found.keys()
         return found
 
     def add(self, digests: Sequence[str], features: Tensor) -> None:
@@ -134,7 +134,7 @@ class FeatureCache:
             self._stores = False
             warnings.warn(f"{error} New features are not cached.", UserWarning, stacklevel=2)
         else:
-            self.n_cached += len(digests)
+            self._known.update(digests)
 
     @contextmanager
     def open_writer(self, n_images: int) -> Iterator[Callable[[str, Tensor], None]]:

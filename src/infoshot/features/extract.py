@@ -43,7 +43,7 @@ from infoshot.images.decoding import (
 from infoshot.version import __version__
 
 _SMALLEST, _LARGEST = 16, 4096  # pixels of a side
-_CACHED_AT_ONCE, _BATCHES_AT_ONCE = 64, 4  # what a killed run may have to encode again
+_CACHED_AT_ONCE = 16  # batches that a killed run may have to encode again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +308,7 @@ def _encode_and_cache(
             pending.append(number)
             yield pixels
 
-    at_once = max(_CACHED_AT_ONCE, _BATCHES_AT_ONCE * how.images_per_pass())
+    at_once = _CACHED_AT_ONCE * how.images_per_pass()
     with nullcontext() if cache is None else cache.open_writer(at_once) as add:
         for batch in encode_batches(crops(), encoder, how):
             for row in batch:
