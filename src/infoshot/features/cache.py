@@ -273,8 +273,8 @@ class FeatureCache:
                     f"{folder}: everyone can write to this cache, and so change your features; "
                     "withdraw the permission (chmod o-w), or choose a new folder inside it."
                 )
-            strangers = {facts.st_uid, link.st_uid} - {0, os.geteuid()}
-            if (strangers or facts.st_mode & stat.S_IWGRP) and not self._warned:
+            others = {facts.st_uid, link.st_uid} - {0, os.geteuid()}
+            if (others or facts.st_mode & stat.S_IWGRP) and not self._warned:
                 self._warned = True
                 warnings.warn(
                     f"{folder}: other users can write to this cache, and so change your features; "
