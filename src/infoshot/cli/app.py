@@ -31,14 +31,11 @@ from infoshot.core.errors import InfoshotError, LostProcessError
 from infoshot.distributed import exit_if_distributed
 from infoshot.version import __version__
 
-_RESUMING = {
-    **dict.fromkeys(("label", "predict", "extract"), "rerun the command to resume."),
-    "extract-shards": "finished shards are kept; rerun the command to resume.",
-    "train": "rerun the command to resume after the last epoch that was written.",
-    "reproduce": "finished numbers are kept; rerun the command to resume.",
-    "solve-shards": "rerun the command to resume after the last iteration that was written.",
+_RESUMING = dict.fromkeys(("label", "predict", "extract", "reproduce"), "resume.") | {
+    "extract-shards": "resume after the last finished shard.",
+    "train": "resume after the last epoch that was written.",
+    "solve-shards": "resume after the last iteration that was written.",
 }
-_NOT_RESUMING = "this command does not resume; rerun it to start from the beginning."
 
 
 class _Group(TyperGroup):
@@ -56,8 +53,9 @@ class _Group(TyperGroup):
                 )
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            what = _RESUMING.get(ctx.invoked_subcommand or "", _NOT_RESUMING)
-            complain("Interrupted", "; ".join([*getattr(stop, "__notes__", ()), what]))
+            how = _RESUMING.get(ctx.invoked_subcommand or "", "start from the beginning.")
+            kept = "".join(f"{note}; " for note in getattr(stop, "__notes__", ()))
+            complain("Interrupted", f"{kept}rerun the command to {how}")
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", self._in_options(ctx, str(error)))
