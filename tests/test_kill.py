@@ -197,5 +197,5 @@ def test_killed_labelling_ends_with_the_same_labels(tmp_path):
         _check_label_files(folder, n_photos)
         for name in ("labels.csv", "labels.parquet", "classifier.safetensors", "report.html"):
             assert (folder / "run" / name).read_bytes() == (whole / "run" / name).read_bytes()
-        assert not list((folder / "run").rglob("*.part"))
+        assert not list((folder / "run").rglob("*.infoshot-part"))
     assert at_work >= N_MOMENTS // 2

@@ -300,6 +300,23 @@ def test_labels_of_removed_shards_are_removed(good, tmp_path):
     assert len(list((out / "labels").iterdir())) == 5
 
 
+def test_files_of_the_user_are_never_removed(good, tmp_path):
+    out = tmp_path / "out"
+    solve_shards(good.support, good.queries, out, settings=SETTINGS)
+    own = [out / "labels" / "mine.safetensors", out / "labels" / "notes.txt"]
+    save_file({"labels": torch.ones(3)}, own[0])
+    own[1].write_text("mine")
+    before = [path.read_bytes() for path in own]
+    solve_shards(good.support, good.queries, out, settings=OTHER_SETTINGS, force=True)
+    assert [path.read_bytes() for path in own] == before
+    other = tmp_path / "other"
+    other.mkdir()
+    save_file({"weights": torch.ones(3)}, other / "state.safetensors")
+    with pytest.raises(DataError, match=r"state.safetensors: damaged, or not a progress file"):
+        solve_shards(good.support, good.queries, other, settings=SETTINGS, force=True)
+    assert (other / "state.safetensors").exists()
+
+
 def test_results_are_not_written_among_the_shards(good):
     with pytest.raises(DataError, match="out and queries must be different folders"):
         solve_shards(good.support, good.queries, good.queries / ".." / "queries", settings=SETTINGS)

@@ -57,6 +57,7 @@ def save_checkpoint(
     ``weights`` are the backbone's ``state_dict``, stored in ``dtype``; float16 halves the file.
     """
     make_folder(folder)
+    earlier = _recorded_files(folder)
     content = weights_content(weights, dtype)
     digest = hashlib.sha256(content).hexdigest()
     description: dict[str, Any] = {
@@ -77,7 +78,7 @@ def save_checkpoint(
     write_atomically(folder / DESCRIPTION_NAME, json.dumps(description, indent=1) + "\n")
     for kind in ("weights", "training"):
         for old in folder.glob(f"{kind}-*.safetensors"):
-            if old not in files:
+            if old not in files and (old in earlier or _is_named_by_content(old, kind)):
                 old.unlink(missing_ok=True)
     return digest
 
@@ -170,6 +171,27 @@ def _description(folder: Path) -> dict[str, Any]:
 
 def _path(folder: Path, kind: str, digest: str) -> Path:
     return folder / f"{kind}-{digest[:16]}.safetensors"
+
+
+def _recorded_files(folder: Path) -> set[Path]:
+    """Return the files of the checkpoint that a folder holds now."""
+    try:
+        description = _description(folder)
+        training = description["training"].get("sha256", "")
+        return {
+            _path(folder, "weights", description["weights_sha256"]),
+            _path(folder, "training", training),
+        }
+    except (DataError, AttributeError, TypeError):
+        return set()
+
+
+def _is_named_by_content(path: Path, kind: str) -> bool:
+    """Whether the name of a file has the digest of its content: a killed writer left it."""
+    if not path.is_file():
+        return False
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return path == _path(path.parent, kind, digest)
 
 
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:

@@ -8,7 +8,8 @@ import typer
 
 from infoshot import labelling
 from infoshot.cli._console import complain, print_table, stdout
-from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.outputs import write_output
+from infoshot.labelling.output_checks import check_results
 
 
 def audit(
@@ -29,13 +30,15 @@ def audit(
     """
     if answers is None:
         sample = labelling.draw_audit(run, n=n, seed=seed, out=out)
+        if sample.note:
+            complain("Note", sample.note)
         stdout().print(
             f"{len(sample.images)} photos to check: fill in the column 'truth' of {sample.sheet}, "
             f"then run: infoshot audit {run} --answers {sample.sheet}",
             soft_wrap=True,
         )
         return
-    check_outputs([answers], [json])
+    check_results([answers], [json])
     result = labelling.audit(run, answers)
     if result.unknown_classes:
         names = ", ".join(f"'{name}'" for name in result.unknown_classes)
@@ -51,7 +54,7 @@ def audit(
             }
             for line in result.lines
         ]
-        write_atomically(json, json_format.dumps(rows, indent=1) + "\n")
+        write_output(json, json_format.dumps(rows, indent=1) + "\n")
     print_table(
         ["labelled", "checked", "correct (95% interval)"],
         [[line.name, str(line.n_checked), line.text()] for line in result.lines],

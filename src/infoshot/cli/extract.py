@@ -10,6 +10,7 @@ from infoshot.cli._console import stdout
 from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 from infoshot.features import api
+from infoshot.labelling.output_checks import check_results
 
 
 def extract(
@@ -57,6 +58,7 @@ def extract(
     Several processes: torchrun --nproc-per-node 4 -m infoshot extract ... (the same features).
     """
     keep_freed_memory()
+    check_results([root], [out])
     table = api.extract(
         dataset,
         root,

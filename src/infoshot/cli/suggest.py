@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from infoshot import labelling
-from infoshot.cli._console import print_table, stdout
+from infoshot.cli._console import complain, print_table, stdout
 
 
 def suggest(
@@ -27,6 +27,8 @@ def suggest(
         ["photo", "guess", "confidence", "runner-up"],
         [[i.path, i.label, f"{i.confidence:.0%}", i.runner_up] for i in suggestions.images],
     )
+    if suggestions.note:
+        complain("Note", suggestions.note)
     sheet = suggestions.sheet
     stdout().print(
         f"Fill in the column 'label' of {sheet}, then run: infoshot label --add {sheet} {run}",

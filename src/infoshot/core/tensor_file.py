@@ -22,7 +22,7 @@ from infoshot.core.errors import DataError
 def write_tensor_file(
     path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], *, kind: str
 ) -> None:
-    """Write tensors and facts atomically.
+    """Write tensors and facts atomically; see :func:`format_tensors`.
 
     Parameters
     ----------
@@ -33,9 +33,13 @@ def write_tensor_file(
     kind
         What the file is, such as ``"classifier"``; the name of the metadata entry.
     """
+    write_atomically(path, format_tensors(tensors, facts, kind=kind))
+
+
+def format_tensors(tensors: Mapping[str, Tensor], facts: Mapping[str, Any], *, kind: str) -> bytes:
+    """Return the content of the file that :func:`write_tensor_file` writes."""
     content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    metadata = {kind: json.dumps(dict(facts), sort_keys=True)}
-    write_atomically(path, save(content, metadata=metadata))
+    return save(content, metadata={kind: json.dumps(dict(facts), sort_keys=True)})
 
 
 def read_tensor_file(

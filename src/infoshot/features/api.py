@@ -7,9 +7,9 @@ import torch
 
 from infoshot.backbones import Encoder, EncoderLike, open_encoder
 from infoshot.backbones.checkpoints import DESCRIPTION_NAME, load_checkpoint
-from infoshot.core.atomic import check_outputs
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.outputs import check_outputs
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath, FeatureTable
 from infoshot.distributed import join_processes

@@ -22,9 +22,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from infoshot.core.atomic import write_atomically
 from infoshot.core.checks import check_finite, numeric_tensor
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.outputs import write_output
 from infoshot.core.types import FeatureTable
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
@@ -69,7 +69,7 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     if table.base_mean is not None:
         tensors["base_mean"] = table.base_mean.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
-    write_atomically(path, _sort_metadata(save(tensors, metadata=metadata)))
+    write_output(path, _sort_metadata(save(tensors, metadata=metadata)))
 
 
 def digest(path: str | os.PathLike[str]) -> str:

@@ -37,7 +37,7 @@ from infoshot.labelling.decide import (
     choose_suggestions,
     decide_labels,
 )
-from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.exports import EXPORTS, check_export
 from infoshot.labelling.label_report import collect_warnings, label_report
 from infoshot.labelling.run_folder import (
     FinishedRun,
@@ -344,6 +344,9 @@ class _Job:
         self, examples: Sequence[Example], images: Sequence[ImageFile], digests: Digests
     ) -> LabelResult:
         """Encode what is not cached, solve, and write."""
+        for folder in (self.place.out / name for name in EXPORTS):
+            if folder.exists():
+                check_export(folder)  # now, and not after everything is computed
         # Examples first: one that cannot be decoded stops the run before all images are encoded.
         own = [(example.digest, "") for example in examples]
         support = self._encode([example.image for example in examples], own, "encoding examples")

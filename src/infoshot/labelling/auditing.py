@@ -8,15 +8,14 @@ from pathlib import Path
 import torch
 
 from infoshot.core import checks
-from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
+from infoshot.core.outputs import write_output
 from infoshot.core.types import AnyPath
 from infoshot.labelling.decide import CORRECTED, ImageLabel
+from infoshot.labelling.output_checks import AUDIT_COLUMNS, choose_sheet
 from infoshot.labelling.run_folder import read_run
 from infoshot.metrics import wilson_interval
-
-_COLUMNS = ("path", "label", "truth")
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,14 @@ class AuditLine:
 
 @dataclass(frozen=True)
 class AuditSample:
-    """The images to check, and the CSV file to fill in."""
+    """The images to check, and the CSV file to fill in.
+
+    ``note`` says why it is another file than the one that was asked for; empty if it is not.
+    """
 
     images: list[ImageLabel]
     sheet: Path
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ def draw_audit(
         How many, and the seed of the draw.
     out
         CSV file to write; by default audit.csv in the run. Fill in its column ``truth`` and pass
-        it to :func:`audit`.
+        it to :func:`audit`. A file that holds anything but a sheet without answers is kept: the
+        sheet is then written beside it, with a number in its name.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def draw_audit(
     Raises
     ------
     DataError
-        If there is no finished run, or the default file has answers already.
+        If there is no finished run, or the file is one of the run's own.
 
     Examples
     --------
@@ -91,16 +95,10 @@ def draw_audit(
     """
     checks.at_least("n", n, 1)
     finished = read_run(Path(run))
-    sheet = Path(out) if out else Path(run) / "audit.csv"
-    if out is None and _has_answers(sheet):
-        raise DataError(
-            f"{sheet}: has answers already; evaluate them (infoshot.audit, or pass "
-            f"answers={sheet}), or choose another file."
-        )
-    check_outputs([], [sheet])
+    sheet, note = choose_sheet(Path(out) if out else Path(run) / "audit.csv")
     sample = _draw_sample(finished.labels, n, seed)
-    write_atomically(sheet, _format_sheet(sample))
-    return AuditSample(sample, sheet)
+    write_output(sheet, _format_sheet(sample))
+    return AuditSample(sample, sheet, note)
 
 
 def audit(run: AnyPath, answers: AnyPath) -> AuditResult:
@@ -145,7 +143,7 @@ def _draw_sample(labels: Sequence[ImageLabel], n: int, seed: int) -> list[ImageL
 
 def _format_sheet(sample: Sequence[ImageLabel]) -> str:
     """Format a sample as a sheet whose column ``truth`` is to be filled in."""
-    return csv_text(_COLUMNS, ((label.path, label.label, "") for label in sample))
+    return csv_text(AUDIT_COLUMNS, ((label.path, label.label, "") for label in sample))
 
 
 def read_answers(path: Path) -> dict[str, str]:
@@ -184,10 +182,3 @@ def score_answers(labels: Sequence[ImageLabel], answers: Mapping[str, str]) -> l
     names = sorted({label for label in label_of.values() if label})
     lines = [AuditLine(name, correct[name], checked[name]) for name in names]
     return [AuditLine("all", correct.total(), checked.total()), *lines]
-
-
-def _has_answers(sheet: Path) -> bool:
-    try:
-        return sheet.exists() and bool(read_answers(sheet))
-    except DataError:
-        return False

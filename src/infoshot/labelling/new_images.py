@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from infoshot.backbones import EncoderLike, open_encoder
-from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.environment import default_device
+from infoshot.core.outputs import write_output
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache, default_cache_folder
@@ -21,6 +21,7 @@ from infoshot.features.extract import (
 from infoshot.images.folders import find_images
 from infoshot.labelling.classifier import load_classifier
 from infoshot.labelling.decide import ImageLabel, make_labels
+from infoshot.labelling.output_checks import check_results
 from infoshot.labelling.run_folder import find_run_cache, format_labels
 
 
@@ -71,7 +72,7 @@ def predict(
     source, given = Path(classifier), Path(images)
     known = load_classifier(source)
     known = dataclasses.replace(known, reject_outliers=reject_outliers or known.reject_outliers)
-    check_outputs([source, given], [None if out is None else Path(out)])
+    check_results([source, given], [None if out is None else Path(out)])
     files = find_images(given)
     encoder = open_encoder(known.backbone if backbone is None else backbone)
     how = Extraction(device=device or default_device())
@@ -97,5 +98,5 @@ def predict(
             stacklevel=2,
         )
     if out is not None:
-        write_atomically(out, format_labels(labels))
+        write_output(out, format_labels(labels))
     return labels

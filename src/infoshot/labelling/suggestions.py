@@ -7,21 +7,26 @@ import torch
 from torch import Tensor
 
 from infoshot.core import checks
-from infoshot.core.atomic import check_outputs, write_atomically
-from infoshot.core.csv_file import csv_text, read_csv
+from infoshot.core.csv_file import csv_text
 from infoshot.core.errors import DataError
+from infoshot.core.outputs import write_output
 from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache
 from infoshot.labelling.decide import ImageLabel, choose_suggestions
+from infoshot.labelling.output_checks import SUGGESTION_COLUMNS, choose_sheet
 from infoshot.labelling.run_folder import FinishedRun, read_run
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """The images whose label would help most, and the CSV file that lists them."""
+    """The images whose label would help most, and the CSV file that lists them.
+
+    ``note`` says why it is another file than the one that was asked for; empty if it is not.
+    """
 
     images: list[ImageLabel]
     sheet: Path
+    note: str = ""
 
 
 def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggestions:
@@ -35,7 +40,8 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
         How many.
     out
         CSV file to write; by default suggestions.csv in the run. Fill in its column ``label`` and
-        pass it to :func:`add_labels`.
+        pass it to :func:`add_labels`. A file that holds anything but a sheet without answers is
+        kept: the sheet is then written beside it, with a number in its name.
 
     Returns
     -------
@@ -44,8 +50,8 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     Raises
     ------
     DataError
-        If there is no finished run, its features are not cached any more, or the file has labels
-        already.
+        If there is no finished run, its features are not cached any more, or the file is one of
+        the run's own.
 
     Examples
     --------
@@ -54,27 +60,14 @@ def suggest(run: AnyPath, *, n: int = 20, out: AnyPath | None = None) -> Suggest
     """
     checks.at_least("n", n, 1)
     finished = read_run(Path(run))
-    sheet = Path(out) if out else Path(run) / "suggestions.csv"
-    if _has_labels(sheet):
-        raise DataError(
-            f"{sheet}: has labels already; add them to the run, or choose another file."
-        )
-    check_outputs([], [sheet])
+    sheet, note = choose_sheet(Path(out) if out else Path(run) / "suggestions.csv")
     examples, features = _read_cached_features(finished)
     probabilities = torch.tensor(finished.probabilities, dtype=torch.float32)
     chosen = choose_suggestions(features, probabilities, examples, n)
     images = [finished.labels[number] for number in chosen]
-    header = ("path", "label", "guess", "runner_up", "confidence")
     rows = [(i.path, "", i.label, i.runner_up, f"{i.confidence:.4f}") for i in images]
-    write_atomically(sheet, csv_text(header, rows))
-    return Suggestions(images, sheet)
-
-
-def _has_labels(sheet: Path) -> bool:
-    try:
-        return sheet.exists() and any(row["label"].strip() for row in read_csv(sheet, "label"))
-    except DataError:
-        return False
+    write_output(sheet, csv_text(SUGGESTION_COLUMNS, rows))
+    return Suggestions(images, sheet, note)
 
 
 def _read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from infoshot.benchmark.variants import resolve_variants
 from infoshot.core import checks
-from infoshot.core.atomic import check_outputs, make_folder, sole_writer
+from infoshot.core.atomic import make_folder, sole_writer
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.outputs import check_outputs
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import ResultRow
 from infoshot.features import default_features_path

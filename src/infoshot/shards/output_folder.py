@@ -20,7 +20,7 @@ from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
 
 STATE_NAME, LABELS_NAME, SUMMARY_NAME = "state.safetensors", "labels", "run.json"
 _STATE_FORMAT, _SUMMARY_FORMAT = "infoshot.shards/1", "infoshot.solve-shards/1"
-_STATE_KIND, _LABELS_KIND = "progress", "labels"
+_STATE_KIND, _LABELS_KIND, _SUMMARY_KIND = "progress", "labels", "infoshot.solve-shards/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +105,26 @@ class OutputFolder:
 
     def check_kind(self) -> None:
         """Raise ``DataError`` if the folder holds the results of another command."""
-        if (self.path / SUMMARY_NAME).exists() and not (self.path / STATE_NAME).exists():
-            raise DataError(
-                f"{self.path / SUMMARY_NAME}: belongs to another command; choose another folder."
-            )
+        summary, state = self.path / SUMMARY_NAME, self.path / STATE_NAME
+        if summary.exists() and not (state.exists() and _is_summary(summary)):
+            raise DataError(f"{summary}: belongs to another command; choose another folder.")
 
     def clear(self) -> None:
-        """Remove the files of an earlier solve, so that none is taken for a result of this one."""
-        for name in (SUMMARY_NAME, STATE_NAME):
-            (self.path / name).unlink(missing_ok=True)
+        """Remove the files of an earlier solve, so that none is taken for a result of this one.
+
+        Raises
+        ------
+        DataError
+            If there is no sign that a solve wrote the state.
+        """
+        summary, state = self.path / SUMMARY_NAME, self.path / STATE_NAME
+        if state.exists() and not _is_summary(summary):
+            read_tensor_file(state, kind=_STATE_KIND, only=())
+        for path in (summary, state):
+            path.unlink(missing_ok=True)
         for path in self.labels_path.glob("*.safetensors"):
-            path.unlink()
+            if _is_labels(path):
+                path.unlink()
 
     def write_labels(
         self, shard: str, rows: Mapping[str, Tensor], *, solve: str, class_names: Sequence[str]
@@ -145,6 +154,24 @@ class OutputFolder:
 
     def _labels_file(self, shard: str) -> Path:
         return self.labels_path / f"{shard}.safetensors"
+
+
+def _is_summary(path: Path) -> bool:
+    """Whether a solve over shards wrote this file."""
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(facts, dict) and str(facts.get("format")).startswith(_SUMMARY_KIND)
+
+
+def _is_labels(path: Path) -> bool:
+    """Whether a solve over shards wrote this file of labels."""
+    try:
+        _, facts = read_tensor_file(path, kind=_LABELS_KIND, only=())
+    except DataError:
+        return False
+    return "solve" in facts
 
 
 def _first_difference(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:

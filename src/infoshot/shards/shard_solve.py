@@ -16,6 +16,7 @@ from torch import Tensor
 from infoshot.core.atomic import sole_writer
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError, ImbalanceWarning
+from infoshot.core.leftovers import record_writer
 from infoshot.core.progress import SILENT, Progress
 from infoshot.shards.output_folder import OutputFolder, ResumeState
 from infoshot.shards.sample_check import check_balance, sample_size
@@ -90,6 +91,8 @@ def solve_task(
         solve.folder.make()
     with sole_writer(out) if is_main else nullcontext():
         state = solve.start_or_resume(force=force)
+        if not is_main:
+            record_writer(out)  # the main process has locked the folder by now
         state, seconds = solve.iterate(state)
         counts, n_labelled = solve.label_shards(state)
         summary = ShardSummary(
