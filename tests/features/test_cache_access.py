@@ -145,6 +145,7 @@ UNSOUND = {
     "another type": {"digests": NAMES, "features": FEATURES.half()},
     "signed digests": {"digests": NAMES.to(torch.int8), "features": FEATURES},
     "no features": {"digests": NAMES},
+    "no numbers": {"digests": NAMES, "features": FEATURES[:, :0].contiguous()},
     "scalars": {"digests": torch.tensor(1, dtype=torch.uint8), "features": torch.tensor(1.0)},
     "eight bits": {"digests": NAMES, "features": FEATURES.to(torch.float8_e4m3fn)},
 }

@@ -231,6 +231,7 @@ class FeatureCache:
             and (names.dtype, rows.dtype) == (torch.uint8, torch.float32)
             and names.shape[1:] == (32,)
             and rows.ndim == 2
+            and rows.numel() > 0
             and len(names) == len(rows)
             and bool(rows.isfinite().all())
         )
