@@ -31,7 +31,11 @@ from infoshot.core.errors import InfoshotError, LostProcessError
 from infoshot.distributed import exit_if_distributed
 from infoshot.version import __version__
 
-_RESUMING = {"label", "extract", "extract-shards", "train", "reproduce", "solve-shards"}
+_RESUMING = dict.fromkeys(("label", "predict", "extract", "reproduce"), "resume.") | {
+    "extract-shards": "resume after the last finished shard.",
+    "train": "resume after the last epoch that was written.",
+    "solve-shards": "resume after the last iteration that was written.",
+}
 
 
 class _Group(TyperGroup):
@@ -48,9 +52,10 @@ class _Group(TyperGroup):
                     "Warning", self._in_options(ctx, str(message))
                 )
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
-            resumes = ctx.invoked_subcommand in _RESUMING
-            complain("Interrupted", "rerun the command to resume." if resumes else "stopped.")
+        except KeyboardInterrupt as stop:
+            how = _RESUMING.get(ctx.invoked_subcommand or "", "start from the beginning.")
+            kept = "".join(f"{note}; " for note in getattr(stop, "__notes__", ()))
+            complain("Interrupted", f"{kept}rerun the command to {how}")
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", self._in_options(ctx, str(error)))

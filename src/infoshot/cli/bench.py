@@ -88,23 +88,36 @@ def bench(
     # Files are written after every cell, pipes once.
     once = any(output and is_stream(output) for output in (json, accuracies))
     regimes = ",".join(regime or ["balanced"])
-    result = run_bench(
-        path,
-        methods,
-        ways=parse_numbers("--ways", ways),
-        shots=parse_numbers("--shots", shots),
-        queries=queries,
-        tasks=tasks,
-        regimes=regimes,
-        seed=seed,
-        settings=parse_settings(settings or []),
-        against=against,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        on_cell=lambda so_far: None if once else so_far.write(json=json, accuracies=accuracies),
-        progress=True,
-    )
+    n_written = 0
+
+    def write(so_far: BenchResult) -> None:
+        nonlocal n_written
+        if not once:
+            so_far.write(json=json, accuracies=accuracies)
+            n_written = len(so_far.rows)
+
+    try:
+        result = run_bench(
+            path,
+            methods,
+            ways=parse_numbers("--ways", ways),
+            shots=parse_numbers("--shots", shots),
+            queries=queries,
+            tasks=tasks,
+            regimes=regimes,
+            seed=seed,
+            settings=parse_settings(settings or []),
+            against=against,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+            on_cell=write,
+            progress=True,
+        )
+    except KeyboardInterrupt as stop:
+        if json:
+            stop.add_note(f"{n_written} finished rows were written to {json}")
+        raise
     if once:
         result.write(json=json, accuracies=accuracies)
     result.write(csv=csv, latex=latex)

@@ -44,11 +44,13 @@ def extract(
         int | None, typer.Option(help="Images per forward pass; default: 4 on a CPU, else 256.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder to cache features in; a rerun resumes from it.")
+        Path | None, typer.Option(help="Folder of cached features; default: the user's cache.")
     ] = None,
     skip_broken: given.SkipBroken = False,
 ) -> None:
     """Compute the features of every image of a split, with labels, class names and provenance.
+
+    Rerun the command to resume an extraction that was interrupted.
 
     Example: infoshot extract --dataset folder --root photos --backbone efficientnet-lite0
     --out photos.safetensors

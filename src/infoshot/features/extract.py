@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -42,7 +43,7 @@ from infoshot.images.decoding import (
 from infoshot.version import __version__
 
 _SMALLEST, _LARGEST = 16, 4096  # pixels of a side
-_CACHED_AT_ONCE = 64  # images that a killed run may have to encode again
+_CACHED_AT_ONCE = 16  # batches that a killed run may have to encode again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,16 +308,15 @@ def _encode_and_cache(
             pending.append(number)
             yield pixels
 
-    batches = encode_batches(crops(), encoder, how)
-    new = ((pending.popleft(), row) for batch in batches for row in batch)
-    while some := list(islice(new, _CACHED_AT_ONCE if cache else how.images_per_pass())):
-        numbers = [number for number, _ in some]
-        rows[numbers] = torch.stack([row for _, row in some])
-        if cache is not None:
-            cache.add([digests[number] for number in numbers], rows[numbers])
-        progress.advance(len(some))
-    if cache is not None:
-        cache.merge_parts()
+    at_once = _CACHED_AT_ONCE * how.images_per_pass()
+    with nullcontext() if cache is None else cache.open_writer(at_once) as add:
+        for batch in encode_batches(crops(), encoder, how):
+            for row in batch:
+                number = pending.popleft()
+                rows[number] = row
+                if add is not None:
+                    add(digests[number], row)
+            progress.advance(len(batch))
     return Encoded(rows, digests, reasons)
 
 

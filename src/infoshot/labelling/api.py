@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from os.path import exists
 from pathlib import Path
@@ -373,12 +373,16 @@ class _Job:
             images_per_second=encoded.images_per_second,
         )
 
+    @cached_property
+    def _cache(self) -> FeatureCache:
+        return FeatureCache(self.place.cache, self.provenance)
+
     def _encode(self, files: Sequence[ImageFile], digests: Digests, phase: str) -> Encoded:
         return encode_images(
             [file.location for file in files],
             self.open_encoder,
             Extraction(device=self.place.device),
-            cache=FeatureCache(self.place.cache, self.provenance),
+            cache=self._cache,
             digests=digests,
             phase=phase,
             progress=self.progress,

@@ -82,7 +82,7 @@ def predict(
     if encoder.backbone.feature_dim != known.weights.shape[1]:
         raise DataError(f"{source}: its class weights do not fit the features of the encoder.")
     folder = Path(cache) if cache else find_run_cache(source) or default_cache_folder()
-    kept = FeatureCache(folder, encoder_provenance(encoder, how))
+    kept = FeatureCache(folder, encoder_provenance(encoder, how), encoder.backbone.feature_dim)
     with open_progress(progress) as bar:
         locations = [file.location for file in files]
         encoded = encode_images(locations, lambda: encoder, how, cache=kept, progress=bar)
