@@ -20,6 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.errors import InvalidArgumentError
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
@@ -27,8 +28,18 @@ _LARGE = 2**27  # bytes; larger parts are not merged
 
 
 def default_cache_folder() -> Path:
-    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder."""
+    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If ``INFOSHOT_CACHE`` names a file.
+    """
     if given := os.environ.get("INFOSHOT_CACHE"):
+        if os.path.lexists(given) and not os.path.isdir(given):  # noqa: PTH112 - never raises
+            raise InvalidArgumentError(
+                f"the environment variable INFOSHOT_CACHE must name a folder; got '{given}'."
+            )
         return Path(given)
     from platformdirs import user_cache_path
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infoshot.core.csv_file import read_csv
+from infoshot.core.csv_file import read_csv, read_names
 from infoshot.core.errors import DataError
+from infoshot.core.text import check_class_name, escape_name, unescape_name
 from infoshot.images.decoding import EXTENSIONS, FileLocation
 
 # Images that Pillow cannot decode: they are reported as unreadable instead of being ignored.
@@ -48,6 +49,8 @@ def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
     else:
         raise DataError(f"{given}: this folder or file with examples does not exist.")
     names = {label for label, _ in found}
+    for name in names:
+        check_class_name(name, given)
     if len(names) < 2:
         raise DataError(
             f"{given}: examples of at least two classes are needed, one folder per class; "
@@ -101,21 +104,32 @@ def read_labels(given: Path, *, all_lines: bool = False) -> list[tuple[ImageFile
         raise DataError(f"{given}: '{unlabelled}' has no label.")
     label_of: dict[str, str] = {}
     for image, label in rows:
+        check_class_name(label, given)
         other = label_of.setdefault(image.path, label)
         if other != label:
             raise DataError(f"{given}: '{image.path}' is labelled '{other}' and '{label}'.")
     return rows
 
 
-def printable(path: str | os.PathLike[str]) -> str:
-    r"""Convert a path to valid UTF-8; bytes that are not text become ``\xff``.
+def locate_image(text: str, folder: Path = Path(), *, escaped: bool = True) -> ImageFile:
+    r"""Find the image file that a person or an earlier run names.
 
-    Examples
-    --------
-    >>> printable(os.fsdecode(b"photo\xe9.jpg"))
-    'photo\\xe9.jpg'
+    Parameters
+    ----------
+    text
+        Path of the image, as labels.csv has it or as the file system has it. The one that exists
+        is taken; ``escaped`` decides if both exist or none.
+    folder
+        Where a relative path starts; if there is no such file, it starts in the current folder.
+    escaped
+        Whether ``\xNN`` in the text is rather a byte of the name, as :func:`escape_name` writes it.
     """
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    names = [unescape_name(text), text] if escaped else [text, unescape_name(text)]
+    for name in names:
+        for file in (folder / name, Path(name)):
+            if os.path.exists(file):  # noqa: PTH110 - Path raises if the name is too long
+                return ImageFile(escape_name(name), file)
+    return ImageFile(escape_name(names[0]), Path(names[0]))
 
 
 def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
@@ -129,8 +143,8 @@ def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
             continue
         images = list(_walk(folder, set()))
         if not images:
-            raise DataError(f"{folder}: the class '{printable(folder.name)}' has no examples.")
-        found += [(printable(folder.name), image) for image in images]
+            raise DataError(f"{folder}: the class '{escape_name(folder.name)}' has no examples.")
+        found += [(escape_name(folder.name), image) for image in images]
     return found
 
 
@@ -142,7 +156,7 @@ def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
         try:
             facts, entries = folder.stat(), sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
-            yield ImageFile(printable(folder), folder)  # reported as unreadable
+            yield ImageFile(escape_name(folder), folder)  # reported as unreadable
             return
         if (facts.st_dev, facts.st_ino) in seen or os.path.realpath(folder) in excluded:
             return
@@ -154,7 +168,7 @@ def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
             if _is_dir(entry):
                 yield from visit(path)
             elif Path(entry.name).suffix.lower() in EXTENSIONS | _UNSUPPORTED:
-                yield ImageFile(printable(path), path)
+                yield ImageFile(escape_name(path), path)
 
     yield from visit(root)
 
@@ -173,21 +187,15 @@ def _read_list(given: Path) -> list[tuple[ImageFile, str]]:
     folder.
     """
     if given.suffix.lower() == ".csv":
-        lines = [(row["path"], row.get("label", "")) for row in read_csv(given, "path")]
+        rows = read_csv(given, "path")
+        lines = [(row["path"], row.get("label", "")) for row in rows]
+        listed = [
+            (locate_image(path, given.parent), label) for path, label in lines if path.strip()
+        ]
     else:
-        try:
-            text = os.fsdecode(given.read_bytes())
-        except OSError as error:
-            raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
-        if "\0" in text:
-            raise DataError(f"{given}: neither a folder nor a list of files (CSV or text).")
-        lines = [(line.removesuffix("\r"), "") for line in text.split("\n")]
-    return [(_locate(path, given.parent), label.strip()) for path, label in lines if path.strip()]
-
-
-def _locate(path: str, folder: Path) -> ImageFile:
-    beside = folder / path
-    return ImageFile(printable(path), beside if beside.exists() else Path(path))
+        names = [name for name in read_names(given) if name.strip()]
+        listed = [(locate_image(name, given.parent, escaped=False), "") for name in names]
+    return [(image, label.strip()) for image, label in listed]
 
 
 def _quote(names: Sequence[str]) -> str:

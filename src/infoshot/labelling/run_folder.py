@@ -20,8 +20,9 @@ from infoshot.core.atomic import write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.text import check_class_name, escape_name
 from infoshot.features.extract import digest_images
-from infoshot.images.folders import ImageFile, read_labels
+from infoshot.images.folders import ImageFile, locate_image, read_labels
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
 
@@ -261,7 +262,9 @@ def read_given(given: str | os.PathLike[str] | Mapping[str, str]) -> list[tuple[
     if not isinstance(given, Mapping):
         return read_labels(Path(given))
     pairs = [(str(path), str(label).strip()) for path, label in given.items()]
-    corrections = [(ImageFile(path, Path(path)), label) for path, label in pairs if label]
+    corrections = [(locate_image(path), label) for path, label in pairs if label]
+    for image, label in corrections:
+        check_class_name(label, image.path)
     if not corrections:
         raise InvalidArgumentError("corrections must hold at least one label; got none.")
     return corrections
@@ -293,7 +296,7 @@ def apply_corrections(
         elif path in of_example:
             found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
         else:
-            image = ImageFile(path, Path(path))
+            image = locate_image(path)
             ((digest, reason),) = digest_images([image.location], 1)
             if reason:
                 raise DataError(f"{path}: not an image of this run, and not a readable file.")
@@ -313,4 +316,4 @@ def find_name(image: ImageFile, known: Sequence[ImageLabel | ImageFile]) -> str:
     for own in known:
         if wanted == own.file.absolute():
             return own.path
-    return str(wanted)
+    return escape_name(wanted)

@@ -4,6 +4,7 @@ import tarfile
 from pathlib import Path, PurePosixPath
 
 from infoshot.core.errors import DataError
+from infoshot.core.text import escape_name
 from infoshot.images.decoding import ImageRecord, SliceLocation, is_image_name
 from infoshot.images.layouts.found_images import FoundImages
 
@@ -35,7 +36,7 @@ def _index(archive: Path, found: FoundImages) -> None:
                     found.ignored.append(f"{archive}:{member.name}")
                     continue
                 location = SliceLocation(archive, member.name, member.offset_data, member.size)
-                found.records.append(ImageRecord(path.parts[-2], path.name, location))
+                found.records.append(ImageRecord(escape_name(path.parts[-2]), path.name, location))
     except (tarfile.TarError, OSError) as error:
         raise DataError(
             f"{archive}: not a complete, uncompressed tar archive ({error})."
