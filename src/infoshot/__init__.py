@@ -8,11 +8,9 @@ A name is imported when it is used first, and PyTorch with it. So the command li
 interrupt, show its help and check its arguments before PyTorch is loaded.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from infoshot.version import __version__
 
+TYPE_CHECKING = False  # of our own: the module typing takes longer to import than all of this
 if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the table below
     from infoshot.backbones import Encoder, InputSpec, open_encoder
     from infoshot.benchmark import BenchResult, bench
@@ -163,8 +161,10 @@ _MODULES = {name: f"infoshot.{module}" for module, text in _NAMES.items() for na
 _PACKAGES = {module.partition(".")[0] for module in _NAMES} | {"distributed", "metrics", "report"}
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - anything public
+def __getattr__(name: str) -> object:
     """Import a public name, or a package of ours, when it is used first."""
+    from importlib import import_module
+
     if name in _MODULES:
         value = getattr(import_module(_MODULES[name]), name)
     elif name in _PACKAGES:

@@ -43,12 +43,6 @@ def complain(kind: str, sentence: str) -> None:
     _PlainConsole(stderr=True).print(f"{kind}: {visible(sentence)}", style=style, soft_wrap=True)
 
 
-def make_visible(error: Any) -> None:  # noqa: ANN401 - an exception of typer's parser
-    """Show control characters in what the parser says about an argument."""
-    if isinstance(getattr(error, "message", None), str):
-        error.message = visible(error.message, keep="\n")
-
-
 def count_statuses(images: "Sequence[ImageLabel]") -> str:
     """Format how many images are labelled, unsure and so on."""
     statuses = Counter(image.status for image in images)

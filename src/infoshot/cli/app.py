@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from infoshot.cli._commands import COMMANDS
-from infoshot.cli._console import complain, make_visible, stdout
+from infoshot.cli._console import complain, stdout
 from infoshot.cli._options import list_options, name_options
 from infoshot.core import interrupts
 from infoshot.core.errors import InfoshotError, LostProcessError
@@ -38,14 +38,6 @@ class _Group(TyperGroup):
             interrupts.raise_exceptions()
         return name, command, rest
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 - as in typer
-        """Parse the options before the command; wrong ones are shown without control characters."""
-        try:
-            return super().make_context(*args, **extra)
-        except Exception as error:
-            make_visible(error)
-            raise
-
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's context and result
         """Run the command; exit with 2 for wrong usage or bad input, with 1 for a failure."""
         if ctx.params.get("debug"):
@@ -69,7 +61,6 @@ class _Group(TyperGroup):
             raise typer.Exit(code) from error
         except Exception as error:
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
-                make_visible(error)
                 raise  # raised by the parser
             first = str(error).split("\n", 1)[0]
             place = traceback.extract_tb(error.__traceback__)[-1]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infoshot.core.errors import DataError
-from infoshot.core.text import visible
+from infoshot.core.text import encodable, visible
 
 _SEPARATORS = (",", ";", "\t")
 _LARGEST = 2**30  # bytes
@@ -39,7 +39,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         lines.append(text.getvalue().removesuffix("\r\n"))
         text.seek(0)
         text.truncate()
-    return "\n".join(lines) + "\n"
+    return encodable("\n".join(lines)) + "\n"
 
 
 def read_csv(path: Path, *needed: str) -> list[dict[str, str]]:

@@ -24,7 +24,7 @@ def check_job(environ: Mapping[str, str] = os.environ) -> None:
     size = job_size(environ)
     if job_rank(environ) >= size:
         raise _wrong("RANK", environ, f"below the number of processes (WORLD_SIZE), {size}")
-    if environ.get("WORLD_SIZE") and local_size(environ) > size:
+    if local_size(environ) > size and environ.get("WORLD_SIZE"):
         raise _wrong("LOCAL_WORLD_SIZE", environ, f"at most WORLD_SIZE, {size}")
     _number("LOCAL_RANK", environ, least=0)
     if (_number("MASTER_PORT", environ, least=1) or 1) > _LARGEST_PORT:

@@ -12,6 +12,7 @@ import re
 from infoshot.core.errors import DataError, InvalidArgumentError
 
 _ESCAPED = r"\\x(?=5c|[89a-f][0-9a-f])"  # lower case only, and only what escape_name writes
+_HALF = re.compile("[\ud800-\udfff]")  # of a character, or a byte of a file name
 # Control characters, line separators, characters that reorder text, and halves of characters.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -69,6 +70,17 @@ def visible(text: str, *, keep: str = "") -> str:
     ('\\x1b[31mred\\r.jpg', '\\xe9')
     """
     return _INVISIBLE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
+
+
+def encodable(text: str) -> str:
+    r"""Replace what UTF-8 cannot hold, and nothing else, by escapes.
+
+    Examples
+    --------
+    >>> encodable(os.fsdecode(b"\xe9\r"))
+    '\\xe9\r'
+    """
+    return _HALF.sub(lambda match: _escape(match[0]), text)
 
 
 def check_class_name(name: str, where: object) -> None:
