@@ -17,6 +17,7 @@ from infoshot.benchmark.variants import MethodSpec, expand, resolve_variants
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import default_features_path, digest, prepare, read_features
 from infoshot.solvers import Method
@@ -218,7 +219,7 @@ def _open_features(
         return features, {"features_name": "in memory", "features_digest": ""}
     path = default_features_path() if features is None else Path(features)
     table = read_features(path)
-    return table, {"features_name": path.name, "features_digest": digest(path)}
+    return table, {"features_name": escape_name(path.name), "features_digest": digest(path)}
 
 
 def _find_runnable(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infoshot.core.errors import DataError
 from infoshot.core.spreadsheet import unguard_formula
+from infoshot.core.text import check_class_name
 
 # White space, and characters that nobody sees: zero width, direction marks, byte order mark.
 _AROUND = r"[\s\u200b-\u200f\u2060\ufeff]+"
@@ -83,8 +84,8 @@ def collect_labels(
     Raises
     ------
     DataError
-        If an image has two labels, a label is not valid text, or it differs from a class or from
-        another label only in case, white space or Unicode form.
+        If an image has two labels, a label has characters that cannot be shown, or it differs from
+        a class or from another label only in case, white space or Unicode form.
 
     Examples
     --------
@@ -98,8 +99,7 @@ spaces or Unicode form; did you mean 'cat'?
     like = {_plain_form(name): GivenLabel("", name, "") for name in sorted(names)}
     first: dict[str, GivenLabel] = {}
     for new in given:
-        if not _is_text(new.label):
-            raise DataError(f"{source}: the label {new.label!a} ({new.place}) is not text.")
+        check_class_name(new.label, f"{source} ({new.place})")
         before = first.setdefault(new.image, new)
         if before.label != new.label:
             raise DataError(
@@ -125,14 +125,6 @@ def _quote_alike(name: str, other: str) -> tuple[str, str]:
     if _visible_form(name) == _visible_form(other):
         return ascii(name), ascii(other)
     return f"'{name}'", f"'{other}'"
-
-
-def _is_text(label: str) -> bool:
-    """Whether a label can be written to a file: no bytes that were not text, no zero byte."""
-    try:
-        return b"\0" not in label.encode()
-    except UnicodeEncodeError:
-        return False
 
 
 def _visible_form(name: str) -> str:

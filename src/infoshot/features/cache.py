@@ -28,7 +28,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
-from infoshot.core.errors import DataError
+from infoshot.core.errors import DataError, InvalidArgumentError
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
@@ -41,8 +41,18 @@ Part = tuple[list[str], Tensor]
 
 
 def default_cache_folder() -> Path:
-    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder."""
+    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If ``INFOSHOT_CACHE`` names a file.
+    """
     if given := os.environ.get("INFOSHOT_CACHE"):
+        if os.path.lexists(given) and not os.path.isdir(given):  # noqa: PTH112 - never raises
+            raise InvalidArgumentError(
+                f"the environment variable INFOSHOT_CACHE must name a folder; got '{given}'."
+            )
         return Path(given)
     from platformdirs import user_cache_path
 

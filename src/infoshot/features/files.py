@@ -25,6 +25,7 @@ from torch import Tensor
 from infoshot.core.checks import check_finite, numeric_tensor
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.outputs import write_output
+from infoshot.core.text import check_class_name
 from infoshot.core.types import FeatureTable
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
@@ -176,6 +177,8 @@ def _class_names(path: Path, text: str, highest: int) -> tuple[str, ...]:
         )
     if len(set(names)) < len(names):
         raise DataError(f"{path}: class_names must differ from each other; got {text!r}.")
+    for name in names:
+        check_class_name(str(name), path)
     return tuple(str(name) for name in names)
 
 

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from infoshot.core.errors import DataError
+from infoshot.core.job_variables import local_size
 from infoshot.images.image_checks import check_cost, check_metadata, check_rows, check_shape
 
 EXTENSIONS = frozenset(
@@ -328,7 +329,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 def decode_workers() -> int:
     """Number of cores for decoding; the processes of one ``torchrun`` share the machine's."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return max(1, min(_MOST_WORKERS, cores // local_size()))
 
 
 def map_images(

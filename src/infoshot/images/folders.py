@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infoshot.core.csv_file import read_csv
+from infoshot.core.csv_file import read_csv, read_names
 from infoshot.core.errors import DataError
 from infoshot.core.label_names import GivenLabel, collect_labels, read_label, spell_path, strip_name
+from infoshot.core.text import check_class_name, escape_name, unescape_name
 from infoshot.images.decoding import EXTENSIONS, FileLocation
 
 # Images that Pillow cannot decode: they are reported as unreadable instead of being ignored.
@@ -49,6 +50,8 @@ def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
     else:
         raise DataError(f"{given}: this folder or file with examples does not exist.")
     names = {label for label, _ in found}
+    for name in names:
+        check_class_name(name, given)
     if len(names) < 2:
         raise DataError(
             f"{given}: examples of at least two classes are needed, one folder per class; "
@@ -73,7 +76,7 @@ def find_images(given: Path, without: Sequence[Path] = ()) -> list[ImageFile]:
             if os.path.realpath(image.file) not in excluded
         ]
     elif given.is_file():
-        images = list(dict.fromkeys(image for image, _ in _read_list(given)))
+        images = list(dict.fromkeys(_read_list(given)))
     else:
         raise DataError(f"{given}: this folder or file with images does not exist.")
     if not images:
@@ -108,7 +111,11 @@ def read_labels(
         raise DataError(f"{given}: there is no such file.")
     is_csv = given.suffix.lower() == ".csv"
     listed = [
-        (_locate(row["path"], given.parent), read_label(row.get("label", ""), known), f"row {n}")
+        (
+            locate_image(row["path"], given.parent),
+            read_label(row.get("label", ""), known),
+            f"row {n}",
+        )
         for n, row in enumerate(read_csv(given, "path") if is_csv else (), 2)  # as spreadsheets do
         if strip_name(row["path"])
     ]
@@ -121,15 +128,27 @@ def read_labels(
     return rows
 
 
-def printable(path: str | os.PathLike[str]) -> str:
-    r"""Convert a path to valid UTF-8; bytes that are not text become ``\xff``.
+def locate_image(text: str, folder: Path = Path(), *, escaped: bool = True) -> ImageFile:
+    r"""Find the image file that a person or an earlier run names.
 
-    Examples
-    --------
-    >>> printable(os.fsdecode(b"photo\xe9.jpg"))
-    'photo\\xe9.jpg'
+    Parameters
+    ----------
+    text
+        Path of the image, as labels.csv has it or as the file system has it. The one that exists
+        is taken; ``escaped`` decides if both exist or none.
+    folder
+        Where a relative path starts; if there is no such file, it starts in the current folder.
+    escaped
+        Whether ``\xNN`` in the text is rather a byte of the name, as :func:`escape_name` writes it.
     """
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    names: list[str] = []
+    for form in spell_path(text) or [text]:
+        names += [unescape_name(form), form] if escaped else [form, unescape_name(form)]
+    for name in names:
+        for file in (folder / name, Path(name)):
+            if os.path.exists(file):  # noqa: PTH110 - Path raises if the name is too long
+                return ImageFile(escape_name(name), file)
+    return ImageFile(escape_name(names[0]), Path(names[0]))
 
 
 def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
@@ -143,8 +162,8 @@ def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
             continue
         images = list(_walk(folder, set()))
         if not images:
-            raise DataError(f"{folder}: the class '{printable(folder.name)}' has no examples.")
-        found += [(printable(folder.name), image) for image in images]
+            raise DataError(f"{folder}: the class '{escape_name(folder.name)}' has no examples.")
+        found += [(escape_name(folder.name), image) for image in images]
     return found
 
 
@@ -165,7 +184,7 @@ def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
         try:
             facts, entries = folder.stat(), sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
-            yield ImageFile(printable(folder), folder)  # reported as unreadable
+            yield ImageFile(escape_name(folder), folder)  # reported as unreadable
             return
         if (facts.st_dev, facts.st_ino) in seen or os.path.realpath(folder) in excluded:
             return
@@ -177,7 +196,7 @@ def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
             if _is_dir(entry):
                 yield from visit(path)
             elif Path(entry.name).suffix.lower() in EXTENSIONS | _UNSUPPORTED:
-                yield ImageFile(printable(path), path)
+                yield ImageFile(escape_name(path), path)
 
     yield from visit(root)
 
@@ -189,31 +208,21 @@ def _is_dir(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _read_list(given: Path) -> list[tuple[ImageFile, str]]:
-    """Read paths, and labels if there are any, from a CSV or text file.
+def _read_list(given: Path) -> list[ImageFile]:
+    """Read the paths of images from a CSV or text file.
 
     A relative path is relative to the folder of the list if it exists there, else to the current
     folder.
     """
     if given.suffix.lower() == ".csv":
-        lines = [(row["path"], row.get("label", "")) for row in read_csv(given, "path")]
+        listed = [(row["path"], True) for row in read_csv(given, "path")]
     else:
-        try:
-            text = os.fsdecode(given.read_bytes())
-        except OSError as error:
-            raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
-        if "\0" in text:
-            raise DataError(f"{given}: neither a folder nor a list of files (CSV or text).")
-        lines = [(line.removesuffix("\r"), "") for line in text.split("\n")]
-    return [(_locate(path, given.parent), label.strip()) for path, label in lines if path.strip()]
-
-
-def _locate(path: str, folder: Path) -> ImageFile:
-    for text in spell_path(path):
-        for file in (folder / text, Path(text)):
-            if os.path.exists(file):  # noqa: PTH110 - Path raises for very long names
-                return ImageFile(printable(text), file)
-    return ImageFile(printable(path), Path(path))
+        listed = [(path, False) for path in read_names(given)]
+    return [
+        locate_image(path, given.parent, escaped=escaped)
+        for path, escaped in listed
+        if path.strip()
+    ]
 
 
 def _quote(names: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ def cub_split(class_names: Iterable[str]) -> dict[str, str]:
 def read_split_file(path: Path) -> dict[str, str]:
     """Read the split of every class from ``{"train": [...], "val": [...], "test": [...]}``."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as JSON ({error}).") from error
     content = content.get("classes", content) if isinstance(content, dict) else content

@@ -16,9 +16,10 @@ from infoshot.core.label_names import (
     strip_name,
 )
 from infoshot.core.spreadsheet import guard_rows, unguard_formula
+from infoshot.core.text import escape_name
 from infoshot.core.types import AnyPath
 from infoshot.features.extract import digest_images
-from infoshot.images.folders import ImageFile, read_labels
+from infoshot.images.folders import ImageFile, locate_image, read_labels
 from infoshot.labelling.decide import Example, ImageLabel
 from infoshot.labelling.run_files import CORRECTIONS, RunFacts
 
@@ -56,7 +57,7 @@ def read_given(
     if not isinstance(given, Mapping):
         return read_labels(Path(given), known=classes)
     corrections = [
-        (ImageFile(str(path), Path(str(path))), read_label(_text(label), classes), f"'{path}'")
+        (locate_image(str(path)), read_label(_text(label), classes), f"'{path}'")
         for path, label in given.items()
     ]
     corrections = [correction for correction in corrections if correction[1]]
@@ -84,7 +85,7 @@ def match_corrections(
     return collect_labels(
         source,
         (
-            GivenLabel(names.find(i.path, i.file) or str(i.file.absolute()), label, place)
+            GivenLabel(names.find(i.path, i.file) or escape_name(i.file.absolute()), label, place)
             for i, label, place in read_given(given, classes)
         ),
         classes,
@@ -143,7 +144,7 @@ def apply_corrections(
         elif path in of_example:
             found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
         else:
-            image = ImageFile(path, Path(path))
+            image = locate_image(path)
             ((digest, reason),) = digest_images([image.location], 1)
             if reason:
                 raise DataError(f"{path}: not an image of this run, and not a readable file.")

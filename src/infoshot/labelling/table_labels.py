@@ -1,7 +1,5 @@
 """Label the unlabelled rows of a feature table, which is one task."""
 
-import csv
-import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from torch import Tensor
 
 from infoshot.core import checks
 from infoshot.core.checks import few_queries
+from infoshot.core.csv_file import csv_text
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.spreadsheet import guard_formula
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
@@ -78,16 +77,14 @@ class TableLabels:
         names = [self.table.class_name(int(label)) for label in self.classes]
         names = [guard_formula(name) for name in names] if csv_safe else names
         best, place = self.probabilities.topk(2, dim=-1)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(CSV_COLUMNS)
         scores = self.solution.outlier_scores[0].tolist()
+        lines = []
         for row, (first, second), (p, p_next), score in zip(
             self.rows.tolist(), place.tolist(), best.tolist(), scores, strict=True
         ):
-            margin = f"{p - p_next:.6f}"
-            writer.writerow((row, names[first], f"{p:.6f}", names[second], margin, f"{score:.6f}"))
-        return text.getvalue()
+            sure, margin, odd = f"{p:.6f}", f"{p - p_next:.6f}", f"{score:.6f}"
+            lines.append((str(row), names[first], sure, names[second], margin, odd))
+        return csv_text(CSV_COLUMNS, lines)
 
 
 def label_table(

@@ -23,6 +23,7 @@ from torch import Tensor
 from infoshot.benchmark import Protocol, rows_from_json, rows_to_json
 from infoshot.core.atomic import write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import digest, read_features
 from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells
@@ -61,7 +62,7 @@ def read_sources(
         table = read_features(path)
         dataset = datasets[number] if datasets else table.provenance.get("dataset", "")
         backbone = backbones[number] if backbones else table.provenance.get("backbone", "")
-        loaded.append((Source(path.name, digest(path), dataset, backbone), table))
+        loaded.append((Source(escape_name(path.name), digest(path), dataset, backbone), table))
     return loaded
 
 

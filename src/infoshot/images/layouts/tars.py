@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from infoshot.core.errors import DataError
+from infoshot.core.text import escape_name
 from infoshot.images.decoding import ImageRecord, SliceLocation, is_image_name
 from infoshot.images.layouts.found_images import FoundImages
 
@@ -78,7 +79,9 @@ def _index(archive: Path, found: FoundImages) -> None:
                 data = _data(member, files)
                 if data is not None and is_image:
                     location = SliceLocation(archive, member.name, data.offset, data.size)
-                    found.records.append(ImageRecord(path.parts[-2], path.name, location))
+                    found.records.append(
+                        ImageRecord(escape_name(path.parts[-2]), path.name, location)
+                    )
                 elif not member.header.isdir() and member.link != member.name:
                     found.ignored.append(f"{archive}:{member.name}")
     except _DamageError as error:
