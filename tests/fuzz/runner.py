@@ -1,11 +1,11 @@
 """Run cases, each in a process of its own: a kind of input and a seed.
 
-A case is *refused* with an error of this package in one line, *accepted* (then what came out is
+A case is *refused* with an error of this package in one line, *accepted* (then the result is
 checked), or it *failed*: another exception, a failed check, a signal, more than 5 seconds or more
 than 1 GB. The process is forked from this one, which has imported everything and computed nothing,
 so that a case takes milliseconds and a crash, a hang or a leak touches no other case. Seconds are
 those of the processor, so that a busy machine does not matter; the clock only ends a case that
-waits for ever.
+waits without end.
 """
 
 import faulthandler
@@ -70,6 +70,7 @@ class Kind(ABC):
 
     name: str
     made = ""
+    fast = False
 
     @abstractmethod
     def prepare(self, intact: Path) -> None:
@@ -95,7 +96,7 @@ class Outcome:
     def __str__(self) -> str:
         done = "; ".join(self.notes)
         repeat = f"python -m tests.fuzz --kind {self.kind} --seed {self.seed}"
-        return f"{self.verdict}: {self.detail}\n    input: {done}\n    repeat: {repeat}"
+        return f"{self.kind} {self.verdict}: {self.detail}\n    input: {done}\n    repeat: {repeat}"
 
     def as_json(self) -> dict:
         return asdict(self)

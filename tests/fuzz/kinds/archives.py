@@ -20,7 +20,7 @@ _MAY_MOVE_MEMBERS = ("delete a range", "repeat a range", "swap two ranges", "spl
 class Tar(Kind):
     """Archives in three formats; names that are too long for a header are in one of them."""
 
-    name = "tar"
+    name, fast = "tar", True
 
     def prepare(self, intact: Path) -> None:
         names = [f"{'abc'[n % 3]}/{n}.png" for n in range(7)]

@@ -26,7 +26,7 @@ seed = 3
 class Checkpoint(Kind):
     """The folder of a checkpoint."""
 
-    name = "checkpoint"
+    name, fast = "checkpoint", True
 
     def prepare(self, intact: Path) -> None:
         make_weights(intact / "weights")
@@ -63,7 +63,7 @@ def _extract(case: Case) -> None:
 class WeightFile(Kind):
     """A file that ``torch.save`` wrote."""
 
-    name = "weight-file"
+    name, fast = "weight-file", True
 
     def prepare(self, intact: Path) -> None:
         torch.manual_seed(0)

@@ -18,7 +18,7 @@ from tests.fuzz.runner import Case, Kind
 class Images(Kind):
     """One image file, decoded alone or as a network sees it."""
 
-    name = "image"
+    name, fast = "image", True
 
     def prepare(self, intact: Path) -> None:
         for name, make in _LARGE.items():

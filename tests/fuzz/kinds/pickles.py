@@ -113,7 +113,7 @@ def _expand(random: Random) -> tuple[bytes, str]:
 class Pickles(Kind):
     """The distributed pickles of mini-ImageNet and tiered-ImageNet."""
 
-    name = "pickle"
+    name, fast = "pickle", True
 
     def prepare(self, intact: Path) -> None:
         images = np.stack([np.full((5, 6, 3), n, np.uint8) for n in range(6)])

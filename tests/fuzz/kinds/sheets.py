@@ -45,7 +45,7 @@ _USES = {
 class Lists(Kind):
     """The lists of a data set: CSV files per split, CUB's tables, a file of splits."""
 
-    name = "dataset-list"
+    name, fast = "dataset-list", True
 
     def prepare(self, intact: Path) -> None:
         for layout in ("lists", "cub", "folders"):
