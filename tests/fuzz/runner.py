@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+import unicodedata
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -121,10 +122,10 @@ def run_command(*arguments: object) -> str:
         If it ends in any other way but success, or prints control characters.
     """
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    odd = [c for c in result.output if (ord(c) < 32 and c not in "\n\t") or ord(c) == 127]
+    odd = [c for c in result.output if unicodedata.category(c) == "Cc" and c not in "\n\t"]
     if odd:
         raise CommandFailedError(f"prints the control character {odd[0]!r}: {result.output!r}")
-    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    errors = [line for line in result.stderr.split("\n") if line.startswith("Error: ")]
     if result.exit_code == 2:
         last = result.stderr.rstrip("\n").rpartition("\n")[2]
         if "Usage: " not in result.stderr and errors != [last]:
