@@ -22,7 +22,7 @@ import traceback
 import unicodedata
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -76,6 +76,10 @@ class Kind(ABC):
     @abstractmethod
     def prepare(self, intact: Path) -> None:
         """Make the intact files, once; in a process of its own."""
+
+    def check(self, case: Case) -> None:
+        """Use the intact files as the attempts do, without damage; nothing may be refused."""
+        return
 
     @abstractmethod
     def attempt(self, case: Case) -> None:
@@ -151,10 +155,20 @@ def open_folder() -> Iterator[Path]:
 
 
 def _prepare(kind: Kind, folder: Path) -> Path:
-    """Make the intact files of a kind; they are made where the cases use their copies."""
-    intact, work = folder / (kind.made or kind.name), folder / _WORK
-    if intact.exists():
-        return intact
+    """Make and check the intact files of a kind, once."""
+    intact, checked = folder / (kind.made or kind.name), folder / f"{kind.name} checked"
+    if not intact.exists():
+        _make(kind, folder / _WORK, intact)
+    if not checked.exists():
+        checked.touch()
+        outcome = _run(kind.check, (kind.name, -1), intact, folder)
+        if outcome.verdict != "accepted":
+            raise RuntimeError(f"the intact files of '{kind.name}' are {outcome}")
+    return intact
+
+
+def _make(kind: Kind, work: Path, intact: Path) -> None:
+    """Make the intact files of a kind, where the cases use their copies."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -169,18 +183,24 @@ def _prepare(kind: Kind, folder: Path) -> Path:
         raise RuntimeError(f"the intact files of '{kind.name}' could not be made: {log}")
     work.rename(intact)
     _remove(work.parents[1])
-    return intact
 
 
 def run_case(kind: Kind, seed: int, folder: Path) -> Outcome:
     """Run one case; ``folder`` is that of :func:`open_folder`."""
-    intact, work = _prepare(kind, folder), folder / _WORK
+    return _run(kind.attempt, (kind.name, seed), _prepare(kind, folder), folder)
+
+
+def _run(
+    attempt: Callable[[Case], None], name: tuple[str, int], intact: Path, folder: Path
+) -> Outcome:
+    """Run an attempt in a forked process, and say how it ended."""
     idle = _idle_megabytes()
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _run_in_child(kind, Case(Random(f"{kind.name}:{seed}"), intact, work, writing))
+        random = Random("{}:{}".format(*name))
+        _run_in_child(attempt, Case(random, intact, folder / _WORK, writing))
     os.close(writing)
     try:
         messages, hangs = _listen(reading)
@@ -205,15 +225,15 @@ def run_case(kind: Kind, seed: int, folder: Path) -> Outcome:
     elif verdict != "failed" and megabytes > MOST_MEGABYTES:
         verdict, detail = "failed", f"{verdict} with {megabytes:.0f} MB"
     notes = [message["note"] for message in messages if "note" in message]
-    return Outcome(kind.name, seed, verdict, round(seconds, 3), round(megabytes, 1), detail, notes)
+    return Outcome(*name, verdict, round(seconds, 3), round(megabytes, 1), detail, notes)
 
 
-def _run_in_child(kind: Kind, case: Case) -> None:
+def _run_in_child(attempt: Callable[[Case], None], case: Case) -> None:
     """Run the attempt and report how it ended; never returns."""
     try:
         _limit()
         _enter(case.work)
-        kind.attempt(case)
+        attempt(case)
         verdict, detail = "accepted", ""
     except (InfoshotError, RefusedError) as error:
         verdict, detail = "refused", str(error)

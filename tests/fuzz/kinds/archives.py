@@ -32,6 +32,13 @@ class Tar(Kind):
         write(intact / "long-gnu.tar", _archive({**members, **more}, tarfile.GNU_FORMAT))
         write(intact / "long-pax.tar", _archive({**members, **more}, tarfile.PAX_FORMAT))
 
+    def check(self, case: Case) -> None:
+        for path in case.intact.glob("*.tar"):
+            write(case.work / path.stem / path.name, path.read_bytes())
+            assert sum(_members(case.work / path.stem).values()) == (
+                10 if "long" in path.name else 7
+            )
+
     def attempt(self, case: Case) -> None:
         random = case.random
         source = random.choice(sorted(case.intact.glob("*.tar")))

@@ -33,6 +33,11 @@ class Checkpoint(Kind):
         for number in range(3):
             write(intact / "images" / "ab"[number % 2] / f"{number}.png", make_image(number))
 
+    def check(self, case: Case) -> None:
+        case.copy("weights", "images")
+        for use in (_load, _resume, _extract):
+            use(case)
+
     def attempt(self, case: Case) -> None:
         case.copy("weights", "images")
         path = case.random.choice(sorted((case.work / "weights").iterdir()))
@@ -73,6 +78,10 @@ class WeightFile(Kind):
                 path = intact / f"weights{number}{'new' if new else 'old'}.pt"
                 torch.save(content, path, _use_new_zipfile_serialization=new)
 
+    def check(self, case: Case) -> None:
+        for path in case.intact.iterdir():
+            import_weights(path, "conv4")
+
     def attempt(self, case: Case) -> None:
         source = case.random.choice(sorted(case.intact.iterdir()))
         content = source.read_bytes()
@@ -110,6 +119,11 @@ class TrainConfig(Kind):
             split, name = (("train", "ab"), ("val", "cd"))[number // 4]
             write(intact / "data" / split / name[number % 2] / f"{number}.png", make_image(number))
 
+    def check(self, case: Case) -> None:
+        case.copy("data")
+        (case.work / "config.toml").write_text(_CONFIG)
+        _train(case)
+
     def attempt(self, case: Case) -> None:
         case.copy("data")
         text = _CONFIG
@@ -126,9 +140,13 @@ class TrainConfig(Kind):
         )
         (case.work / "config.toml").write_bytes(content)
         case.note(done)
-        run_command("train", "--dataset", "folder", "--root", "data", "--backbone", "conv4", "--out",
-                    "out", "--config", "config.toml", "--epochs", 1, "--device", "cpu")  # fmt: skip
-        assert (case.work / "out" / "last" / "checkpoint.json").exists()
+        _train(case)
+
+
+def _train(case: Case) -> None:
+    run_command("train", "--dataset", "folder", "--root", "data", "--backbone", "conv4", "--out",
+                "out", "--config", "config.toml", "--epochs", 1, "--device", "cpu")  # fmt: skip
+    assert (case.work / "out" / "last" / "checkpoint.json").exists()
 
 
 KINDS = (Checkpoint(), WeightFile(), TrainConfig())

@@ -1,6 +1,7 @@
 """Values of the arguments and options of every command, taken from the commands themselves."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -10,11 +11,15 @@ import typer
 
 from infoshot import FeatureTable, write_features
 from infoshot.cli.app import app
-from tests.fuzz.kinds.features import make_queries
+from tests.fuzz.kinds.features import N_ROWS, make_queries
 from tests.fuzz.kinds.made import RUN, make_image, make_rows, make_run, make_support, write
 from tests.fuzz.mutations import TEXTS
 from tests.fuzz.runner import Case, Kind, run_command
 
+_FILES = (
+    *RUN, "features.safetensors", "support.safetensors", "unlabelled.safetensors", "queries", "data",
+    "file.txt",
+)  # fmt: skip
 _DATA = ("--dataset", "folder", "--root", "data")
 _LABEL = ("--backbone", "weights", "--cache", "cache", "--device", "cpu")
 # A small call of every command that succeeds.
@@ -29,7 +34,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "label": ("examples", "photos", "--out", "new", *_LABEL),
     "methods": (),
     "predict": ("run", "photos", "--out", "new.csv"),
-    "reproduce": ("--features", "support.safetensors", "--out", "new", "--only", "table1", "--tasks",
+    "reproduce": ("--features", "features.safetensors", "--out", "new", "--only", "table1", "--tasks",
                   "1", "--gradient-tasks", "1", "--dataset", "folder", "--backbone", "resnet18"),
     "solve": ("--features", "unlabelled.safetensors", "--out", "labels.csv"),
     "solve-shards": ("--support", "support.safetensors", "--queries", "queries", "--out", "new",
@@ -42,7 +47,7 @@ _INPUTS = {
     "audit": {"run"}, "bench": {"support.safetensors"}, "data inspect": {"data"},
     "extract": {"data", "weights"}, "extract-shards": {"photos", "weights"},
     "label": {"examples", "photos", "weights"}, "predict": {"run", "photos"},
-    "reproduce": {"support.safetensors"}, "solve": {"unlabelled.safetensors"},
+    "reproduce": {"features.safetensors"}, "solve": {"unlabelled.safetensors"},
     "solve-shards": {"support.safetensors", "queries"}, "suggest": {"run"}, "train": {"data"},
 }  # fmt: skip
 # Compiling takes a minute; the others start work that is asked for and takes as long as it takes.
@@ -84,16 +89,22 @@ class CommandValues(Kind):
         make_run(intact)
         make_support(intact / "support.safetensors")
         make_queries(intact)
-        _make_unlabelled(intact / "unlabelled.safetensors")
+        _make_features(intact / "features.safetensors", N_ROWS, N_ROWS)
+        _make_features(intact / "unlabelled.safetensors", 20, 10)
         for number in range(8):
             split, names = (("train", "ab"), ("val", "cd"))[number // 4]
             write(intact / "data" / split / names[number % 2] / f"{number}.png", make_image(number))
         write(intact / "file.txt", "text\n")
 
+    def check(self, case: Case) -> None:
+        case.copy(*_FILES)
+        for command, arguments in CALLS.items():
+            if command != "demo":
+                run_command(*command.split(), *arguments)
+                shutil.rmtree("new", ignore_errors=True)
+
     def attempt(self, case: Case) -> None:
-        case.copy(
-            *RUN, "support.safetensors", "unlabelled.safetensors", "queries", "data", "file.txt"
-        )
+        case.copy(*_FILES)
         _make_odd_files()
         command = case.random.choice(sorted(CALLS))
         arguments = _arguments(case, command)
@@ -106,9 +117,9 @@ class CommandValues(Kind):
             assert after == before, "an input has changed"
 
 
-def _make_unlabelled(path: Path) -> None:
-    z, y = make_rows(12)
-    y[6:] = -1
+def _make_features(path: Path, n_rows: int, n_labelled: int) -> None:
+    z, y = make_rows(n_rows)
+    y[n_labelled:] = -1
     write_features(path, FeatureTable(torch.from_numpy(z), torch.from_numpy(y)))
 
 

@@ -18,12 +18,21 @@ from tests.fuzz.kinds.made import CLASSES, make_rows, make_support, write
 from tests.fuzz.mutations import TEXTS
 from tests.fuzz.runner import Case, Kind, run_command
 
+N_ROWS = 110  # enough for the paper's tasks: 5 classes with 5 examples and 15 queries
 _LABELS = (-(2**63), -2, -1, 3, 1000, 2**24, 2**31, 4_000_000_000, 2**40, 2**62, 2**63 - 1)
 _VALUES = (np.nan, np.inf, -np.inf, 0.0, 1e-320, 1e-40, 1e30, 3e38, 1e300, -1e300)
 
 
 class FeatureFile(Kind):
     """Feature files of one format, read alone and by the commands that take one."""
+
+    def check(self, case: Case) -> None:
+        tables = sorted(case.intact.glob("table*"))
+        for path in tables:
+            _read(case, path)
+        _solve(case, tables[1])
+        for use in (_bench, _support, _reproduce):
+            use(case, tables[0])
 
     def attempt(self, case: Case) -> None:
         random = case.random
@@ -51,8 +60,8 @@ class Safetensors(FeatureFile):
     name, fast = "safetensors", True
 
     def prepare(self, intact: Path) -> None:
-        z, y = (torch.from_numpy(array) for array in make_rows(30))
-        some = torch.where(torch.arange(30) < 9, y, -1)
+        z, y = (torch.from_numpy(array) for array in make_rows(N_ROWS))
+        some = torch.where(torch.arange(N_ROWS) < 15, y, -1)
         facts = {"dataset": "folder", "backbone": "conv4"}
         tables = [
             FeatureTable(z, y, None, CLASSES, facts),
@@ -80,8 +89,8 @@ class Npz(FeatureFile):
     name, fast = "npz", True
 
     def prepare(self, intact: Path) -> None:
-        z, y = make_rows(30)
-        some = np.where(np.arange(30) < 9, y, -1)
+        z, y = make_rows(N_ROWS)
+        some = np.where(np.arange(N_ROWS) < 15, y, -1)
         names = np.array(CLASSES)
         tables = [
             {"features": z, "labels": y, "class_names": names},
@@ -106,8 +115,8 @@ class Npz(FeatureFile):
 
 def odd_table(random: Random) -> tuple[dict[str, np.ndarray], Any, str]:
     """Make arrays that can be stored but not used, or only with care."""
-    z, y = make_rows(random.choice((1, 2, 6, 30)))
-    arrays: dict[str, Any] = {"features": z, "labels": np.where(np.arange(len(y)) < 9, y, -1)}
+    z, y = make_rows(random.choice((1, 2, 10, N_ROWS)))
+    arrays: dict[str, Any] = {"features": z, "labels": np.where(np.arange(len(y)) < 15, y, -1)}
     names: Any = list(CLASSES)
     how = random.choice(("value", "values", "label", "dtype", "shape", "names", "mean", "scale"))
     if how == "value":
@@ -140,7 +149,7 @@ def odd_table(random: Random) -> tuple[dict[str, np.ndarray], Any, str]:
             (arrays[key][:0], arrays[key][None], arrays[key].ravel(), arrays[key][:1])
         )
     elif how == "names":
-        names = random.choice((["cat"] * 3, ["cat"], {"a": 1}, [["cat"], ["dog"], []], [1, 2, 3], "cat", None, [random.choice(TEXTS) for _ in range(3)], [f"{i}" for i in range(5000)]))  # fmt: skip
+        names = random.choice((["cat"] * 5, ["cat"], {"a": 1}, [["cat"]] * 5, [1, 2, 3, 4, 5], "cat", None, [random.choice(TEXTS) for _ in range(5)], [f"{i}" for i in range(5000)]))  # fmt: skip
     elif how == "mean":
         arrays["base_mean"] = random.choice(
             (z.mean(0) * np.nan, z.mean(0)[:3], z, z.mean(0).astype(np.int32))

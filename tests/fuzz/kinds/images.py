@@ -39,6 +39,10 @@ class Images(Kind):
         for name in ("moving.gif", "moving.webp", "moving.png", "pages.tif"):
             frames[0].save(intact / name, save_all=True, append_images=frames[1:])
 
+    def check(self, case: Case) -> None:
+        for path in case.intact.glob("*.*"):
+            assert decode(path.read_bytes(), path.name).shape[2] == 3
+
     def attempt(self, case: Case) -> None:
         random = case.random
         if random.random() < 0.1:

@@ -17,13 +17,13 @@ from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import TrainingState, save_checkpoint
 from infoshot.features import write_features
 
-CLASSES = ("cat", "dog", "eel")
+CLASSES = ("cat", "dog", "eel", "fox", "gnu")  # photos have the first three
 DIM = 8
 _TIME = 1_700_000_000  # seconds; some files record when others were changed
 
 
 def make_rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Draw features ``(n, DIM)`` in float32 of three separate classes, and their classes."""
+    """Draw features ``(n, DIM)`` in float32 of five separate classes, and their classes."""
     generator = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(len(CLASSES), DIM))
     y = np.arange(n) % len(CLASSES)
@@ -49,8 +49,8 @@ def write(path: Path, content: bytes | str) -> Path:
 
 
 def make_support(path: Path) -> None:
-    """Write a feature file of nine labelled rows."""
-    z, y = make_rows(9)
+    """Write a feature file of ten labelled rows."""
+    z, y = make_rows(10)
     write_features(path, FeatureTable(torch.from_numpy(z), torch.from_numpy(y), None, CLASSES))
 
 
@@ -64,7 +64,7 @@ def make_weights(folder: Path) -> Path:
 
 
 def make_photos(folder: Path) -> None:
-    """Write examples of two classes in folders, and photos in one folder."""
+    """Write examples of three classes in folders, and photos in one folder."""
     for number in range(6):
         write(folder / "examples" / CLASSES[number % 3] / f"{number}.png", make_image(number))
     for number in range(6, 12):

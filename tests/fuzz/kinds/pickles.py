@@ -126,6 +126,11 @@ class Pickles(Kind):
                                 ("test_images_png.pkl", png), ("test_labels.pkl", labels)):  # fmt: skip
                 write(folder / name, pickle.dumps(value, protocol))
 
+    def check(self, case: Case) -> None:
+        for folder in case.intact.iterdir():
+            for dataset in ("mini-imagenet", "tiered-imagenet"):
+                assert not inspect_dataset(dataset, folder, progress=False).broken
+
     def attempt(self, case: Case) -> None:
         random = case.random
         protocol = random.choice("01245")

@@ -47,6 +47,11 @@ class RunFile(Kind):
 class Description(RunFile):
     name, file = "run.json", "run.json"
 
+    def check(self, case: Case) -> None:
+        case.copy(*RUN)
+        for use in (_draw, _audit, _suggest, _predict, _label, _add):
+            use_run(case, use)
+
     def damage(self, random: Random, content: bytes) -> tuple[bytes, str]:
         return damage_json(random, content.decode())
 
@@ -197,18 +202,9 @@ def _add(case: Case) -> None:
 
 def _label(case: Case) -> None:
     more = ("--force",) if case.random.random() < 0.2 else ()
-    run_command(
-        "label",
-        "examples",
-        "photos",
-        "--out",
-        "run",
-        "--backbone",
-        "weights",
-        "--cache",
-        "cache",
-        *more,
-    )
+    examples, photos, weights = (case.work / name for name in ("examples", "photos", "weights"))
+    where = ("--out", "run", "--backbone", weights, "--cache", "cache")
+    run_command("label", examples, photos, *where, *more)
     _check_run(case)
 
 

@@ -28,13 +28,18 @@ class Shards(Kind):
         write(intact / "queries" / "b.npy", to_npy(z[30:59].astype(np.float16)))
         write(intact / "queries" / "c.npy", to_npy(z[59:]))
 
+    def check(self, case: Case) -> None:
+        case.copy("support.safetensors", "queries")
+        _solve(case)
+
     def attempt(self, case: Case) -> None:
         case.copy("support.safetensors", "queries")
         how = case.random.choices((_damage, _odd_rows, _odd_entry, _cut_meanwhile), (6, 2, 2, 1))[0]
         if how is _cut_meanwhile:
             return _cut_meanwhile(case)
         case.note(how(case))
-        _solve(case)
+        method = case.random.choice(("tim-adm", "tim-adm", "tim-auto"))
+        _solve(case, "--method", method)
         return None
 
 
@@ -48,6 +53,11 @@ class ShardOutput(Kind):
         solve_shards("support.safetensors", "queries", "out", settings=_STEPS, progress=False)
         summary = (intact / "out" / "run.json").read_text()
         write(intact / "out" / "run.json", summary)
+
+    def check(self, case: Case) -> None:
+        case.copy("support.safetensors", "queries", "out")
+        _solve(case)
+        assert "Already finished" in _solve(case)
 
     def attempt(self, case: Case) -> None:
         random = case.random
@@ -66,14 +76,15 @@ class ShardOutput(Kind):
         _solve(case, *more)
 
 
-def _solve(case: Case, *more: str) -> None:
-    method = case.random.choice(("tim-adm", "tim-adm", "tim-auto")) if not more else "tim-adm"
-    settings = ("--set", "n_steps=3")
-    run_command("solve-shards", "--support", "support.safetensors", "--queries", "queries",
-                "--out", "out", "--method", method, *settings, *more)  # fmt: skip
+def _solve(case: Case, *more: str) -> str:
+    printed = run_command(
+        "solve-shards", "--support", "support.safetensors", "--queries", "queries", "--out", "out",
+        "--set", "n_steps=3", *more,
+    )  # fmt: skip
     shards = {path.stem for path in (case.work / "queries").glob("[!.]*")}
     assert {p.stem for p in (case.work / "out" / "labels").glob("*.safetensors")} >= shards
     assert (case.work / "out" / "run.json").exists()
+    return printed
 
 
 def _damage(case: Case) -> str:

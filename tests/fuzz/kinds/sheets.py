@@ -1,6 +1,7 @@
 """Text that people write: sheets of labels, lists of images and classes, class shares."""
 
 import json
+import shutil
 from pathlib import Path
 
 from infoshot import inspect_dataset
@@ -17,6 +18,13 @@ class Sheets(Kind):
 
     def prepare(self, intact: Path) -> None:
         make_run(intact)
+
+    def check(self, case: Case) -> None:
+        for arguments in _USES.values():
+            case.copy(*RUN, *SHEETS)
+            run_command(*arguments)
+            for path in case.work.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def attempt(self, case: Case) -> None:
         case.copy(*RUN, *SHEETS)
@@ -57,6 +65,12 @@ class Lists(Kind):
         write(intact / "cub" / "images.txt", "1 a/0.png\n2 b/1.png\n3 a/2.png\n4 b/3.png\n")
         write(intact / "cub" / "image_class_labels.txt", "1 1\n2 2\n3 1\n4 2\n")
         write(intact / "folders" / "splits.json", json.dumps({"train": ["a"], "test": ["b"]}))
+
+    def check(self, case: Case) -> None:
+        for layout, dataset in (("lists", "folder"), ("cub", "cub"), ("folders", "folder")):
+            splits = case.intact / layout / "splits.json" if layout == "folders" else None
+            found = inspect_dataset(dataset, case.intact / layout, splits=splits, progress=False)
+            assert not found.broken
 
     def attempt(self, case: Case) -> None:
         layout, file = case.random.choice(
