@@ -218,8 +218,8 @@ def _run(
     if hangs:
         verdict, detail = "failed", f"does not end in {_HANGS_AFTER:.0f} s"
     elif os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        verdict, detail = "failed", f"{name} after {seconds:.1f} s; {_innermost(log)}"
+        received = signal.Signals(os.WTERMSIG(status)).name
+        verdict, detail = "failed", f"{received} after {seconds:.1f} s; {_innermost(log)}"
     elif verdict != "failed" and seconds > MOST_SECONDS:
         verdict, detail = "failed", f"{verdict} after {seconds:.1f} s"
     elif verdict != "failed" and megabytes > MOST_MEGABYTES:

@@ -27,7 +27,7 @@ def run(folder, cases, *more):
 
 @pytest.fixture(scope="module")
 def some(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("fuzz"), 340)
+    return run(tmp_path_factory.mktemp("fuzz"), 272)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -59,9 +59,6 @@ def main() -> int:
         with multiprocessing.get_context("fork").Pool(given.processes) as pool:
             rows = pool.map(_disturb_command, jobs, chunksize=1)
     print(table(rows))
-    for row in rows:
-        for problem in row["problems"]:
-            print(f"{row['command']}: {problem}")
     if given.out:
         given.out.write_text(json.dumps(rows, indent=1) + "\n")
     return int(any(row["problems"] for row in rows))
@@ -84,8 +81,9 @@ def _disturb_command(job: tuple[str, int, int]) -> dict:
     root = Path(tempfile.mkdtemp(prefix="infoshot-kills-"))
     try:
         return Disturbances(command, root).run(n_moments, seed)
-    except Exception:
-        return {"command": name, "problems": [traceback.format_exc()], "seconds": 0.0}
+    except Exception as error:
+        traceback.print_exc(file=sys.stdout)
+        return {"command": name, "problems": [repr(error)], "seconds": 0.0}
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -135,6 +133,7 @@ class Disturbances:
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 where = f"{Path(place.filename).name}:{place.lineno}"
                 self.problems.append(f"{moment}: {error} ({type(error).__name__}, {where})")
+                print(f"{self.command.name}: {self.problems[-1]}", flush=True)
         return ended.code != 0
 
     def _check_state(self) -> None:
