@@ -90,6 +90,7 @@ def draw_audit(
     PosixPath('run/audit.csv')
     """
     checks.at_least("n", n, 1)
+    checks.seed("seed", seed)
     finished = read_run(Path(run))
     sheet = Path(out) if out else Path(run) / "audit.csv"
     if out is None and _has_answers(sheet):
