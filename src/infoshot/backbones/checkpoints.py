@@ -28,6 +28,7 @@ from infoshot.backbones.external.plain_module import PlainModule, open_module
 from infoshot.backbones.registry import BACKBONES, make_backbone
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 
 DESCRIPTION_NAME = "checkpoint.json"
 _FORMAT = "infoshot.checkpoint/1"
@@ -156,7 +157,7 @@ def _description(folder: Path) -> dict[str, Any]:
         hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
         raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
-        description = json.loads(path.read_text())
+        description = json.loads(read_regular(path))
         if description["format"] != _FORMAT:
             raise KeyError("format")
         names = ("backbone", "weights_sha256", "class_names", "config")
@@ -176,7 +177,7 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
     """Read a file whose name contains its digest."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    content = path.read_bytes()
+    content = read_regular(path)
     if hashlib.sha256(content).hexdigest() != digest:
         raise DataError(
             f"{path}: truncated or changed; its content does not match the digest in its name."

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -37,7 +38,7 @@ def read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
         If the file cannot be read or lacks a column.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+        text = read_regular(path).decode("utf-8-sig", "surrogateescape")
         reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
         rows = [{name: value for name, value in row.items() if name} for row in reader]
     except OSError as error:

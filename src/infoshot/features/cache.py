@@ -20,6 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.regular_file import read_regular
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
@@ -108,7 +109,7 @@ class FeatureCache:
 def _read(path: Path) -> tuple[list[str], Tensor] | None:
     """Read the digests and features of a part; ``None`` if it is missing or damaged."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         if hashlib.sha256(content).hexdigest()[:32] != path.stem.removeprefix("part-"):
             return None
         tensors = load(content)

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import open_regular, read_regular
 
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .png .bmp .gif .webp .tif .tiff .ppm .pgm .pnm".split()  # noqa: SIM905
@@ -107,7 +108,7 @@ class FileLocation(Location):
             if facts.st_size > _LARGEST_FILE:
                 size = facts.st_size / 2**30
                 raise DataError(f"{self.name}: too large for a photo ({size:.1f} GB).")
-            return self.path.read_bytes()
+            return read_regular(self.path)
         except OSError as error:
             raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
 
@@ -130,7 +131,7 @@ class SliceLocation(Location):
     def content(self) -> bytes:
         """Read the byte range."""
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(self.offset)
                 content = file.read(self.size)
         except OSError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from infoshot.core.csv_file import read_csv
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 from infoshot.images.decoding import EXTENSIONS, FileLocation
 
 # Images that Pillow cannot decode: they are reported as unreadable instead of being ignored.
@@ -176,7 +177,7 @@ def _read_list(given: Path) -> list[tuple[ImageFile, str]]:
         lines = [(row["path"], row.get("label", "")) for row in read_csv(given, "path")]
     else:
         try:
-            text = os.fsdecode(given.read_bytes())
+            text = os.fsdecode(read_regular(given))
         except OSError as error:
             raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
         if "\0" in text:

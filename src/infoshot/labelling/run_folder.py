@@ -20,6 +20,7 @@ from infoshot.core.atomic import write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.regular_file import read_regular
 from infoshot.features.extract import digest_images
 from infoshot.images.folders import ImageFile, read_labels
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
@@ -108,7 +109,7 @@ def read_run(folder: Path) -> FinishedRun:
     facts = _read_facts(folder)
     path = folder / "labels.parquet"
     try:
-        columns = pq.read_table(path).to_pydict()
+        columns = pq.read_table(pa.BufferReader(read_regular(path))).to_pydict()
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: missing or damaged ({error}).") from error
     names = [field.name for field in dataclasses.fields(ImageLabel) if field.name != "file"]
@@ -180,7 +181,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"{folder}: does not contain a finished labelling run.")
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(read_regular(path))
         if facts["format"] != _FORMAT:
             raise KeyError("format")
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.benchmark import Protocol, rows_from_json, rows_to_json
 from infoshot.core.atomic import write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import digest, read_features
 from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells
@@ -234,7 +235,7 @@ class Store:
         if not path.exists():
             return
         try:
-            document = json.loads(path.read_text())
+            document = json.loads(read_regular(path))
             sources = [Source(**entry) for entry in document["features"]]
             keys = [entry.pop("key") for entry in document["rows"]]
             rows = rows_from_json(json.dumps(document["rows"]))
@@ -278,6 +279,6 @@ class Store:
 
 def _read_accuracies(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        return load(read_regular(path))
     except (OSError, SafetensorError):
         return {}

@@ -4,6 +4,7 @@ import tarfile
 from pathlib import Path, PurePosixPath
 
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import open_regular
 from infoshot.images.decoding import ImageRecord, SliceLocation, is_image_name
 from infoshot.images.layouts.found_images import FoundImages
 
@@ -21,7 +22,7 @@ def find_tars(root: Path) -> FoundImages | None:
 
 def _index(archive: Path, found: FoundImages) -> None:
     try:
-        with tarfile.open(archive, "r:") as tar:
+        with open_regular(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
                 path = PurePosixPath(member.name)
                 if path.is_absolute() or ".." in path.parts:
