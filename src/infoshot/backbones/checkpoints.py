@@ -30,6 +30,7 @@ from infoshot.backbones.weight_files import read_weights
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
 from infoshot.core.plugins import is_reference
+from infoshot.core.regular_file import read_regular
 
 DESCRIPTION_NAME = "checkpoint.json"
 _FORMAT = "infoshot.checkpoint/1"
@@ -147,9 +148,10 @@ def _description(folder: Path) -> dict[str, Any]:
         hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
         raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
-        if path.stat().st_size > _LARGEST_DESCRIPTION:
+        text = read_regular(path)
+        if len(text) > _LARGEST_DESCRIPTION:
             raise ValueError("it is too long")
-        description = {"training": {}, **json.loads(path.read_text(encoding="utf-8"))}
+        description = {"training": {}, **json.loads(text)}
         if description["format"] != _FORMAT:
             raise KeyError("format")
         for name, is_valid in _FIELDS.items():
@@ -220,7 +222,7 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     if hashlib.sha256(content).hexdigest() != digest:

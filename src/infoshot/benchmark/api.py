@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoshot.benchmark.cell import Protocol, score_cell
+from infoshot.benchmark.cell import Protocol, check_task_count, score_cell
 from infoshot.benchmark.results import BenchResult, accuracies_key, paired_differences
 from infoshot.benchmark.variants import MethodSpec, expand, resolve_variants
 from infoshot.core import checks
@@ -174,9 +174,9 @@ def _protocols(
     """One protocol per regime, number of ways and number of shots."""
     all_ways, all_shots = _list_numbers("ways", ways, 2), _list_numbers("shots", shots, 1)
     checks.at_least("queries", queries, 1)
-    checks.at_least("tasks", tasks, 1)
+    check_task_count("tasks", tasks)
     if threads is not None:
-        checks.at_least("threads", threads, 1)
+        checks.at_least("threads", threads, 1, checks.MOST_THREADS)
     if dtype not in _DTYPES:
         raise InvalidArgumentError(checks.unknown_name("dtype", str(dtype), _DTYPES))
     return [

@@ -9,11 +9,11 @@ import codecs
 import csv
 import io
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import open_regular
 from infoshot.core.text import encodable, visible
 
 _SEPARATORS = (",", ";", "\t")
@@ -134,15 +134,14 @@ def read_names(path: Path) -> list[str]:
 def _read_content(path: Path) -> bytes:
     """Read the bytes of a list; raise ``DataError`` unless it is a regular file of fair size."""
     try:
-        facts = path.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            raise DataError(f"{path}: not a regular file.")
-        if facts.st_size > _LARGEST:
-            raise DataError(
-                f"{path}: {facts.st_size / 2**30:.1f} GiB, larger than any list; at most "
-                f"{_LARGEST / 2**30:.0f} GiB is read."
-            )
-        return path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > _LARGEST:
+                raise DataError(
+                    f"{path}: {size / 2**30:.1f} GiB, larger than any list; at most "
+                    f"{_LARGEST / 2**30:.0f} GiB is read."
+                )
+            return file.read()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.regular_file import open_regular
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
@@ -331,13 +332,11 @@ def _group(small: Sequence[tuple[int, Path]]) -> Iterator[list[Path]]:
 
 def _read_regular_file(path: Path) -> bytes | None:
     """Read a file; ``None`` if it cannot be read, is too large, or is a link, pipe or device."""
-    flags = os.O_RDONLY
-    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # opening a pipe must not wait
-        flags |= getattr(os, name, 0)
     try:
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
+        if path.is_symlink():
+            return None
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST:
                 return None
             return file.read(_LARGEST)
     except OSError:

@@ -43,6 +43,7 @@ from infoshot.images.decoding import (
 from infoshot.version import __version__
 
 _SMALLEST, _LARGEST = 16, 4096  # pixels of a side
+_MOST_AT_ONCE = 8192  # images per forward pass; all batches are padded to this size
 _CACHED_AT_ONCE = 16  # batches that a killed run may have to encode again
 
 
@@ -87,11 +88,9 @@ class Extraction:
         resize = spec.resize if self.resize is None else self.resize
         crop = spec.crop if self.crop is None else self.crop
         checks.device(self.device)
-        checks.at_least("batch_size", self.images_per_pass(), 1)
+        checks.at_least("batch_size", self.images_per_pass(), 1, _MOST_AT_ONCE)
         checks.at_least("crop", crop, _SMALLEST)
-        checks.at_least("resize", resize, _SMALLEST)
-        if resize > _LARGEST:
-            raise InvalidArgumentError(f"resize must be at most {_LARGEST}; got {resize}.")
+        checks.at_least("resize", resize, _SMALLEST, _LARGEST)
         if crop > resize:
             raise InvalidArgumentError(f"crop must be at most resize; got {crop} and {resize}.")
         return resize, crop

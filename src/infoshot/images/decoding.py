@@ -39,6 +39,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from infoshot.core.errors import DataError
 from infoshot.core.job_variables import local_size
+from infoshot.core.regular_file import open_regular, read_regular
 from infoshot.images.image_checks import check_cost, check_metadata, check_rows, check_shape
 
 EXTENSIONS = frozenset(
@@ -102,7 +103,7 @@ class FileLocation(Location):
             if not stat.S_ISREG(facts.st_mode):
                 raise DataError(f"{self.name}: not a regular file.")
             _check_size(self.name, facts.st_size)
-            return self.path.read_bytes()
+            return read_regular(self.path)
         except OSError as error:
             raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
         except ValueError as error:  # a name that no file can have
@@ -128,7 +129,7 @@ class SliceLocation(Location):
         """Read the byte range."""
         _check_size(self.name, self.size)
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(self.offset)
                 content = file.read(self.size)
         except OSError as error:

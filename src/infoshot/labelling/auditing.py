@@ -105,6 +105,7 @@ def draw_audit(
     PosixPath('run/audit.csv')
     """
     checks.at_least("n", n, 1)
+    checks.seed("seed", seed)
     finished = read_run(Path(run))
     sheet, note = choose_sheet(Path(out) if out else Path(run) / "audit.csv")
     sample = _draw_sample(finished.labels, n, seed)

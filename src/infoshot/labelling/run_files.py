@@ -23,6 +23,7 @@ from infoshot.core.atomic import sole_writer, write_atomically
 from infoshot.core.errors import DataError
 from infoshot.core.json_file import FileText, check_json, parse_json
 from infoshot.core.leftovers import temporary_name
+from infoshot.core.regular_file import open_regular
 from infoshot.version import __version__
 
 LABELS, PARQUET, CLASSIFIER = "labels.csv", "labels.parquet", "classifier.safetensors"
@@ -180,7 +181,7 @@ def read_current(folder: Path, name: str) -> bytes | None:
             try:
                 if not place.is_file():
                     continue
-                with place.open("rb") as file:
+                with open_regular(place) as file:
                     limit = _LARGEST.get(name, _LARGEST_OTHER)
                     if os.fstat(file.fileno()).st_size > limit:
                         raise DataError(f"{place}: larger than {limit:,} bytes.")

@@ -125,7 +125,9 @@ class _ShardSolve:
         state = ResumeState(self.task.provenance, means, 0, 1.0)
         if ranks.is_main:
             self.folder.check_kind()
-            earlier = None if force else self.folder.read_state(self.task.provenance)
+            earlier = (
+                None if force else self.folder.read_state(self.task.provenance, tuple(means.shape))
+            )
             state = earlier or self._initial_state(means)
             if earlier is None:
                 self.folder.clear()
@@ -185,7 +187,9 @@ class _ShardSolve:
         self._start_phase("labelling", sum(shard.n_rows for shard in own))
         totals = torch.zeros(n_classes + 1, dtype=torch.int64)
         for shard in own:
-            labels = self.folder.read_labels(shard.name, solve=key)
+            labels = self.folder.read_labels(
+                shard.name, solve=key, n_rows=shard.n_rows, n_classes=n_classes
+            )
             if labels is None:
                 labels = self._label_shard(shard, classifier, key)
                 totals[-1] += 1

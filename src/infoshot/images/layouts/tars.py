@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import open_regular
 from infoshot.core.text import escape_name
 from infoshot.images.decoding import ImageRecord, SliceLocation, is_image_name
 from infoshot.images.layouts.found_images import FoundImages
@@ -72,7 +73,7 @@ def _index(archive: Path, found: FoundImages) -> None:
     """Add the images of an archive; hard links to its files are images too."""
     files: dict[str, _Member] = {}
     try:
-        with archive.open("rb") as file:
+        with open_regular(archive) as file:
             for member in _members(file):
                 path = _checked_path(archive, member.name)
                 is_image = len(path.parts) >= 2 and is_image_name(path.name)
