@@ -55,7 +55,8 @@ def solve(
     n_threads
         Threads that solve chunks of tasks, one core each. ``None``: as many as PyTorch uses on a
         CPU, one on other devices. Traces and hooks use one thread. Results do not depend on it,
-        except for the rounding of a single chunk, whose matrix products use the threads.
+        except for the rounding of a single chunk whose matrix products use the threads (none of
+        tim-adm and tim-auto with many queries, which share blocks of queries instead).
     chunk_size
         Tasks solved together. ``None``: as many as fit into the cache.
     validate
@@ -95,6 +96,7 @@ def solve(
             lambda chunk: _solve_chunk(solver, tasks[chunk.start : chunk.stop], chunk.start, hooks),
             chunk_ranges(len(tasks), chunk_size),
             n_threads=1 if hooks else n_threads,
+            by_blocks=solver.splits_samples(tasks),
         )
     )
     _warn_if_not_finite(solution)
