@@ -113,7 +113,11 @@ def map_blocks(work: Callable[[Chunk], Result], blocks: Sequence[Chunk]) -> list
                     number = waiting.popleft()
                 except IndexError:  # another thread took the last one
                     return
-                results[number] = work(blocks[number])
+                try:
+                    results[number] = work(blocks[number])
+                except BaseException:
+                    waiting.clear()  # the others stop too
+                    raise
 
     n_helpers = min(helpers.number, len(blocks) - 1)
     futures: list[Future[None]] = [helpers.pool.submit(take_blocks) for _ in range(n_helpers)]
@@ -122,7 +126,6 @@ def map_blocks(work: Callable[[Chunk], Result], blocks: Sequence[Chunk]) -> list
         take_blocks()
     finally:
         _helpers.reset(token)
-        waiting.clear()  # after an error the others stop too
         wait(futures)
     for future in futures:
         future.result()
