@@ -8,7 +8,7 @@ import torch
 from infoshot import InvalidArgumentError, TaskBatch, TimAdm, TimAuto, solve
 from infoshot.core.types import FeatureTable
 from infoshot.features import prepare
-from infoshot.solvers import METHODS, LabelPropagation, LaplacianShot, cells, neighbours, tim_adm
+from infoshot.solvers import METHODS, LabelPropagation, LaplacianShot, adm_blocks, cells, neighbours
 from infoshot.tasks import gaussian_tasks
 from tests.reference import tim_auto_numpy
 from tests.reference import tim_numpy as paper
@@ -18,7 +18,7 @@ from tests.solvers.parity import BOTH, assert_parity
 @pytest.fixture
 def small_sizes(monkeypatch):
     """Treat a thousand queries as very many."""
-    monkeypatch.setattr(tim_adm, "_LEAST_QUERIES", 60)
+    monkeypatch.setattr(adm_blocks, "_LEAST_QUERIES", 60)
     monkeypatch.setattr(neighbours, "_MOST_SEARCHED", 200)
     monkeypatch.setattr(neighbours, "_CANDIDATES", 128)
     monkeypatch.setattr(cells, "CELL_SIZE", 16)
@@ -77,7 +77,7 @@ def test_threads_share_one_large_task_and_use_one_core_each(monkeypatch):
 def test_blocks_change_nothing_but_rounding(solver, monkeypatch):
     tasks, _ = gaussian_tasks(3, n_way=3, n_query=100, dim=16, dtype=torch.float64)
     whole = solve(solver, tasks)
-    monkeypatch.setattr(tim_adm, "_LEAST_QUERIES", 30)
+    monkeypatch.setattr(adm_blocks, "_LEAST_QUERIES", 30)
     for chunk_size in (1, 3):
         parts = solve(solver, tasks, chunk_size=chunk_size)
         assert parts.n_steps.tolist() == whole.n_steps.tolist()
@@ -95,7 +95,7 @@ def test_blocks_equal_the_paper(small_sizes):
 def test_number_of_blocks_depends_on_the_queries_only(n_qry, n_blocks):
     z = torch.zeros(1, 1, 2).expand(1, n_qry, 2)
     task = TaskBatch(torch.eye(2).unsqueeze(0), torch.tensor([[0, 1]]), z, 2)
-    assert tim_adm._n_blocks(task) == n_blocks
+    assert adm_blocks.n_blocks(task) == n_blocks
 
 
 def test_neighbours_of_very_many_queries_take_linear_time(monkeypatch):

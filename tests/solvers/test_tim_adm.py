@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from infoshot import Prototype, TimAdm, solve
+from infoshot.solvers.adm_blocks import log_sum, soft_labels
 from infoshot.solvers.objective import adm_loss, log_posterior
-from infoshot.solvers.tim_adm import _assignments, _log_sum
 from infoshot.tasks import gaussian_tasks
 from tests.reference import tim_numpy as paper
 from tests.solvers.parity import BOTH, assert_parity
@@ -111,7 +111,7 @@ def test_q_step_minimises_the_adm_loss_when_columns_are_balanced():
     y_sup, log_p_sup = torch.tensor([[0]]), log_p[:, :1]
     weights = {"lam": 0.0, "beta": 1.0, "alpha": 0.1}
     log_q = log_p.mT * 1.1
-    log_q = _assignments(log_q, 0.5 * _log_sum(log_q)).mT.log()
+    log_q = soft_labels(log_q, 0.5 * log_sum(log_q)).mT.log()
     best = adm_loss(log_p_sup, y_sup, log_p, log_q, **weights)
     generator = torch.Generator().manual_seed(0)
     for _ in range(200):

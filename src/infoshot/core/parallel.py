@@ -11,7 +11,7 @@ other busy processes that makes a solve many times slower; threads that wait her
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -126,9 +126,10 @@ def map_blocks(work: Callable[[Chunk], Result], blocks: Sequence[Chunk]) -> list
         take_blocks()
     finally:
         _helpers.reset(token)
-        wait(futures)
-    for future in futures:
-        future.result()
+        errors = [future.exception() for future in futures]  # waits for them
+    for error in errors:
+        if error is not None:
+            raise error
     return [results[number] for number in range(len(blocks))]
 
 

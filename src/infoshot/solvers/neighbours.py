@@ -5,9 +5,9 @@ r"""Smoothing: samples averaged with their nearest neighbours, which reduces noi
 
 over the k nearest other samples N(i); each result keeps the length of its sample. Up to 20,000
 samples the neighbours are searched among all of them, above that among 8,192 candidates for each
-sample (``cells.py``), which nearly always finds neighbours as good. Cost: 2 n n d operations, or
-2 n 8,192 d, block by block, so that the matrix of all pairs is never stored for many samples. For
-few samples it is twice that: a product with a mostly zero matrix is then faster than gathering.
+sample, see ``cells.py``. Cost: 2 n n d operations, or 2 n 8,192 d, block by block, so that the
+matrix of all pairs is never stored for many samples. For few samples it is twice that: a product
+with a mostly zero matrix is then faster than gathering.
 """
 
 import math
@@ -82,7 +82,8 @@ def _means_by_cells(z: Tensor, n_neighbours: int) -> Tensor:
 
 def _half_norm(z: Tensor) -> Tensor:
     """Half the squared length of each sample, ``(task, 1, n)``."""
-    return torch.linalg.vecdot(z, z).mul_(0.5).unsqueeze(1)
+    squares: Tensor = torch.linalg.vecdot(z, z)
+    return squares.mul_(0.5).unsqueeze(1)
 
 
 def _means(

@@ -19,9 +19,7 @@ N = \|S\| + \|Q\| samples: it stores the coefficients, computes scores from the 
 step costs 2 N N K. The solver takes the cheaper form: Gram up to about N = d, and up to N = 2 d
 with many steps and classes. Classes are rows throughout.
 
-The sums over the samples are computed block by block. On a CPU a task of many queries has several
-blocks, and the threads that solve it share them. Blocks and the order of their sums depend on the
-number of queries only, so the result does not depend on the number of threads.
+Many queries are divided into blocks, which threads share, see ``adm_blocks.py``.
 
 When to prefer it: it assumes about as many queries of every class, or a known class prior. It is as
 accurate as TIM-GD and about forty times faster. Where the class balance is unknown, use TIM-auto.
@@ -30,11 +28,9 @@ Reference: [Boudiaf2020]_ in ``objective.py``, Propositions 1 and 2.
 """
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import pairwise
 from typing import ClassVar, Literal, Self, final
 
 import torch
@@ -44,20 +40,10 @@ from infoshot.core import checks
 from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers import _kernels as kernels
+from infoshot.solvers.adm_blocks import Block, BlockPosterior, gram_block, n_blocks, split_samples
 from infoshot.solvers.objective import class_logits, class_means, class_rows
 from infoshot.solvers.solver import Rule, State
 from infoshot.solvers.tim import TimSolver
-
-_LOG2_E = math.log2(math.e)
-_LEAST_QUERIES = 2048  # of a block, where there are several
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Consecutive samples, the columns of ``basis``; the first ``n_sup`` are the support."""
-
-    n_sup: int
-    basis: Tensor  # tau times the Gram matrix [task, n, n], or the features [task, dim, sample]
 
 
 @dataclass(eq=False)
@@ -74,18 +60,8 @@ class AdmState(State):
 
     def select(self, keep: Tensor) -> Self:
         """Return the state of some of the tasks, by mask."""
-        blocks = tuple(Block(block.n_sup, block.basis[keep]) for block in self.blocks)
+        blocks = tuple(block.select(keep) for block in self.blocks)
         return dataclasses.replace(super().select(keep), blocks=blocks)
-
-
-@dataclass(frozen=True, eq=False)
-class _Posterior:
-    """What the q-step needs of a block, each with classes as rows."""
-
-    block: Block
-    log_p: Tensor  # of all samples
-    log_q: Tensor  # of the queries, before the shares are subtracted
-    log_share: Tensor  # its log-sum over the queries, [task, class, 1]
 
 
 @final
@@ -137,12 +113,11 @@ class TimAdm(TimSolver[AdmState]):
         gram_form = self._uses_gram(task)
         y = class_rows(task.y_sup, task.n_way, task.z_sup.dtype)
         if gram_form:
-            z = torch.cat((task.z_sup, task.z_qry), dim=1)
-            blocks = (Block(task.n_sup, torch.bmm(z, z.mT).mul_(self.temperature)),)
-            weights = z.new_zeros(len(task), task.n_way, z.shape[1])
+            blocks = gram_block(task, self.temperature)
+            weights = y.new_zeros(len(task), task.n_way, task.n_sup + task.n_qry)
             weights[:, :, : task.n_sup] = y / y.sum(-1, keepdim=True)
         else:
-            blocks = _blocks(task)
+            blocks = split_samples(task)
             weights = class_means(task.z_sup, task.y_sup, task.n_way)
         return AdmState(
             gram_form=gram_form,
@@ -157,16 +132,14 @@ class TimAdm(TimSolver[AdmState]):
     def step(self, task: TaskBatch, state: AdmState) -> AdmState:
         """Take one q-step and one w-step, both from the posterior of the previous weights."""
         found = map_blocks(partial(self._posterior, state), state.blocks)
-        log_share = self._log_share(state, [part.log_share for part in found])
+        log_share = _log_share(state, found)
         sums = map_blocks(partial(self._sums, task, state, log_share), found)
         # a, c and -b z of the module's docstring.
         a, c, moved = (reduce(Tensor.add_, parts) for parts in zip(*sums, strict=True))
         if self.tolerance is not None:
-            p_qry = [_exp(part.log_p[:, :, part.block.n_sup :]) for part in found]
-            state.posterior = torch.cat(p_qry, dim=-1)
+            state.posterior = torch.cat([part.query_probabilities() for part in found], dim=-1)
         share = c.add_(state.y_count).reciprocal()
-        keep = a.mul_(share)
-        step_size = self.step_size()
+        keep, step_size = a.mul_(share), self.step_size()
         if step_size != 1:
             share, keep = share * step_size, keep * step_size + (1 - step_size)
         if self.cross_entropy_weight == 0:  # a class without queries keeps its weights
@@ -198,18 +171,15 @@ class TimAdm(TimSolver[AdmState]):
 
     def log_posterior(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
-
-        def of_queries(block: Block) -> Tensor:
-            return torch.log_softmax(self._logits(state, block)[:, :, block.n_sup :], dim=1)
-
-        return torch.cat(map_blocks(of_queries, state.blocks), dim=-1).mT
+        logits = map_blocks(partial(self._logits, state), state.blocks)
+        return torch.log_softmax(torch.cat(logits, dim=-1)[:, :, task.n_sup :], dim=1).mT
 
     def prototypes(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
         if not state.gram_form:
             return state.weights
-        of_support, of_queries = state.weights.split((task.n_sup, task.n_qry), dim=-1)
-        return torch.baddbmm(of_support @ task.z_sup, of_queries, task.z_qry)
+        of_sup, of_qry = state.weights.split((task.n_sup, task.n_qry), dim=-1)
+        return torch.baddbmm(of_sup @ task.z_sup, of_qry, task.z_qry)
 
     def working_set(self, task: TaskBatch) -> int:
         """Count the Gram matrix or the features, and a few matrices of scores."""
@@ -218,7 +188,7 @@ class TimAdm(TimSolver[AdmState]):
 
     def splits_samples(self, task: TaskBatch) -> bool:
         """Whether the task has several blocks of samples."""
-        return not self._uses_gram(task) and _n_blocks(task) > 1
+        return not self._uses_gram(task) and n_blocks(task) > 1
 
     def support_weight(self, n_sup: int, n_qry: int) -> float:
         """Sigma, the weight of a support sample relative to a query."""
@@ -257,77 +227,24 @@ class TimAdm(TimSolver[AdmState]):
         norm = torch.linalg.vecdot(state.weights, scores).unsqueeze(-1)
         return scores.sub_(norm, alpha=0.5)
 
-    def _posterior(self, state: AdmState, block: Block) -> _Posterior:
-        """Compute the posterior of a block, and its share of each class."""
-        log_p = torch.log_softmax(self._logits(state, block), dim=1)
-        log_q = log_p[:, :, block.n_sup :] * (1 + self.conditional_entropy_weight)
-        return _Posterior(block, log_p, log_q, _log_sum(log_q))
-
-    def _log_share(self, state: AdmState, parts: Sequence[Tensor]) -> Tensor:
-        """Term that the q-step subtracts for each class, ``(task, class, 1)``, see [Q-STEP]."""
-        whole = parts[0]
-        if len(parts) > 1:
-            whole = torch.logsumexp(torch.cat(tuple(parts), dim=-1), dim=-1, keepdim=True)
-        if state.log_prior is not None:
-            whole = whole - state.log_prior
-        return whole * state.balance
+    def _posterior(self, state: AdmState, block: Block) -> BlockPosterior:
+        logits, alpha = self._logits(state, block), self.conditional_entropy_weight
+        return BlockPosterior.of(block, logits, 1 + alpha)
 
     def _sums(
-        self, task: TaskBatch, state: AdmState, log_share: Tensor, found: _Posterior
+        self, task: TaskBatch, state: AdmState, log_share: Tensor, found: BlockPosterior
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sums over a block: a, c without the support, and -b z (-b in the Gram form)."""
-        block = found.block
-        q = _assignments(found.log_q, log_share)
-        p = _exp(found.log_p)
-        p_sup, p_qry = p[:, :, : block.n_sup], p[:, :, block.n_sup :]
-        if block.n_sup:
-            p_sup.mul_(self.support_weight(task.n_sup, task.n_qry))
-        a = p.sum(-1, keepdim=True)
-        if not self.linearized:
-            a, p = a.zero_(), p.zero_()
-        if block.n_sup:
-            p_sup.sub_(state.y_scaled)
-        p_qry.sub_(q)
-        moved = p if state.gram_form else torch.bmm(p, block.basis.mT)
-        return a, q.sum(-1, keepdim=True), moved
+        sigma = self.support_weight(task.n_sup, task.n_qry)
+        a, c, b = found.sums(log_share, state.y_scaled, sigma, linearized=self.linearized)
+        return a, c, b if state.gram_form else torch.bmm(b, found.block.basis.mT)
 
 
-def _log_sum(log_q: Tensor) -> Tensor:
-    """Logarithm of the sum over the queries, ``(task, class, 1)``."""
-    top = log_q.amax(-1, keepdim=True)
-    return _exp(log_q - top).sum(-1, keepdim=True).log_().add_(top)
-
-
-def _assignments(log_q: Tensor, log_share: Tensor) -> Tensor:
-    """Soft labels of the queries, ``(task, class, query)``, see [Q-STEP]; overwrites ``log_q``."""
-    return torch.softmax(log_q.sub_(log_share), dim=1)
-
-
-def _n_blocks(task: TaskBatch) -> int:
-    """Return a power of two, so that two, four or eight threads get equal shares."""
-    if task.z_qry.device.type != "cpu" or task.n_qry < 2 * _LEAST_QUERIES:
-        return 1
-    return 1 << ((task.n_qry // _LEAST_QUERIES).bit_length() - 1)
-
-
-def _blocks(task: TaskBatch) -> tuple[Block, ...]:
-    """Split the samples of the feature form; the support comes first."""
-    n_blocks = _n_blocks(task)
-    if n_blocks == 1:
-        return (Block(task.n_sup, torch.cat((task.z_sup, task.z_qry), dim=1).mT),)
-    edges = [task.n_qry * i // n_blocks for i in range(n_blocks + 1)]
-
-    def block(edge: tuple[int, int]) -> Block:
-        first, end = edge
-        z = task.z_qry[:, first:end]
-        n_sup = 0 if first else task.n_sup
-        if n_sup:
-            z = torch.cat((task.z_sup, z), dim=1)
-        return Block(n_sup, z.mT.contiguous())  # products with contiguous rows are faster
-
-    return tuple(map_blocks(block, tuple(pairwise(edges))))
-
-
-def _exp(x: Tensor) -> Tensor:
-    """Exponential through base 2, two to twenty times faster than PyTorch's exp on a CPU."""
-    return torch.exp2(x * _LOG2_E)
+def _log_share(state: AdmState, found: list[BlockPosterior]) -> Tensor:
+    """Term that the q-step subtracts for each class, ``(task, class, 1)``, see [Q-STEP]."""
+    whole = found[0].log_share
+    if len(found) > 1:
+        whole = torch.cat([part.log_share for part in found], dim=-1).logsumexp(-1, keepdim=True)
+    if state.log_prior is not None:
+        whole = whole - state.log_prior
+    return whole * state.balance

@@ -11,8 +11,7 @@ Objective: [ADM] of ``docs/math.md`` with the chosen :math:`\beta`. Procedure:
 1. **Smooth the features.** Every query is averaged with its nearest queries,
    :math:`x_i \propto (1 - s) z_i + s \sum_j g_{ij} z_j` with g a softmax over the k nearest,
    and keeps its length; the class means start shrunken, as in ``prototype.py``. Neither depends on
-   the class frequencies. Of more than 16,384 queries, the neighbours are searched among a random
-   sample of that size, which is the same in every solve.
+   the class frequencies.
 2. **Two trial solves**, with a small and a larger weight, measure the imbalance of the predicted
    class proportions, :math:`D = 1 - H(\hat p) / \log K`: 0 for equal proportions, 1 for a single
    class. They use at most 2,048 evenly spaced queries.
@@ -31,8 +30,8 @@ that of the solve and grows with the number of examples. The outlier score of a 
 distance from the nearest prototype. New samples are classified by the prototypes alone, without
 smoothing, so a query and the same features as a new sample can get different probabilities.
 
-Cost: 140 steps of TIM-ADM (slightly more than 60 for many queries), and 2 to 4 \|Q\| m d operations
-for the neighbours, with m the smaller of \|Q\| and 16,384; they are found block by block.
+Cost: 140 steps of TIM-ADM (slightly more than 60 for many queries), and for the neighbours 2 to 4
+\|Q\| \|Q\| d operations, from 20,000 queries on about 16,000 \|Q\| d, see ``neighbours.py``.
 
 When to prefer it: it is the default, for any class balance; it assumes nothing about the class
 frequencies and uses no query labels and no class counts. All constants were chosen on the
@@ -142,13 +141,8 @@ class TimAuto(Solver[_AutoState]):
         beta = balance.choose_weight(imbalance, chance)
         fields = {field.name: getattr(start, field.name) for field in dataclasses.fields(start)}
         fields["balance"] = (beta / (1 + beta)).view(-1, 1, 1)
-        return _AutoState(
-            **fields,
-            z_qry=smoothed.z_qry,
-            imbalance=imbalance,
-            chance=chance,
-            beta=beta,
-        )
+        fields |= {"imbalance": imbalance, "chance": chance, "beta": beta, "z_qry": smoothed.z_qry}
+        return _AutoState(**fields)
 
     def step(self, task: TaskBatch, state: _AutoState) -> _AutoState:
         """Take one step of TIM-ADM with the chosen weight."""
@@ -200,7 +194,7 @@ class TimAuto(Solver[_AutoState]):
         return self._adm.working_set(task) + similarities_at_a_time(task.n_qry)
 
     def splits_samples(self, task: TaskBatch) -> bool:
-        """Whether the steps divide the samples into blocks; neighbours and trials are too."""
+        """Whether the steps divide the samples into blocks."""
         return self._adm.splits_samples(task)
 
     def adm(self, beta: float, n_steps: int) -> TimAdm:
@@ -242,8 +236,8 @@ class TimAuto(Solver[_AutoState]):
         chance = balance.chance(n_shots, task.n_qry)
         if _too_few(task):
             return torch.ones_like(chance), chance
-        small, large = map_blocks(partial(self._try, task, start), balance.TRIAL_WEIGHTS)
-        return balance.imbalance(small, large), chance
+        shares = map_blocks(partial(self._try, task, start), balance.TRIAL_WEIGHTS)
+        return balance.imbalance(*shares), chance
 
     def _try(self, task: TaskBatch, start: AdmState, beta: float) -> Tensor:
         """Mean prediction over the queries after a trial solve with this weight."""
