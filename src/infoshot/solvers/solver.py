@@ -192,6 +192,14 @@ class Solver(ABC, Generic[StateT]):
         """Count the numbers that a step touches per task; it decides how many make a chunk."""
         return (task.n_sup + task.n_qry + task.n_way) * task.dim
 
+    def splits_samples(self, task: TaskBatch) -> bool:
+        """Whether tasks of this shape are divided into blocks by ``core.parallel.map_blocks``.
+
+        The threads of ``solve`` then share the blocks of a single chunk. By default they share its
+        matrix products.
+        """
+        return False
+
     def settings(self) -> dict[str, Any]:
         """Hyperparameters by name."""
         return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
