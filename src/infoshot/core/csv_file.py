@@ -139,8 +139,8 @@ def _read_content(path: Path) -> bytes:
             raise DataError(f"{path}: not a regular file.")
         if facts.st_size > _LARGEST:
             raise DataError(
-                f"{path}: {facts.st_size / 2**30:.1f} GiB, larger than any list; at most "
-                f"{_LARGEST / 2**30:.0f} GiB is read."
+                f"{path}: a list may have {_LARGEST / 2**30:.0f} GiB at most; got "
+                f"{facts.st_size / 2**30:.1f} GiB."
             )
         return path.read_bytes()
     except OSError as error:

@@ -125,7 +125,7 @@ def locate_image(text: str, folder: Path = Path(), *, escaped: bool = True) -> I
         Whether ``\xNN`` in the text is rather a byte of the name, as :func:`escape_name` writes it.
     """
     names = [unescape_name(text), text] if escaped else [text, unescape_name(text)]
-    for name in names:
+    for name in dict.fromkeys(names):
         for file in (folder / name, Path(name)):
             if os.path.exists(file):  # noqa: PTH110 - Path raises if the name is too long
                 return ImageFile(escape_name(name), file)
