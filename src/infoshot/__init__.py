@@ -10,7 +10,7 @@ interrupt, show its help and check its arguments before PyTorch is loaded.
 
 from infoshot.version import __version__
 
-TYPE_CHECKING = False  # of our own: the module typing takes longer to import than all of this
+TYPE_CHECKING = False  # not from typing, which takes longer to import than this module
 if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the table below
     from infoshot.backbones import Encoder, InputSpec, open_encoder
     from infoshot.benchmark import BenchResult, bench

@@ -33,8 +33,9 @@ def test_wrong_variables_are_named_with_their_value(name, value):
 @pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"])
 def test_missing_variables_are_named(name):
     environ = {variable: value for variable, value in JOB.items() if variable != name}
+    device = "cuda" if name == "LOCAL_RANK" else "cpu"
     with pytest.raises(InvalidArgumentError, match=f"WORLD_SIZE is '2', but {name} is not set"):
-        join_processes("cpu", environ).__enter__()
+        join_processes(device, environ).__enter__()
 
 
 def test_a_rank_needs_a_size():

@@ -138,8 +138,8 @@ def _read_content(path: Path) -> bytes:
             size = os.fstat(file.fileno()).st_size
             if size > _LARGEST:
                 raise DataError(
-                    f"{path}: {size / 2**30:.1f} GiB, larger than any list; at most "
-                    f"{_LARGEST / 2**30:.0f} GiB is read."
+                    f"{path}: a list may have {_LARGEST / 2**30:.0f} GiB at most; got "
+                    f"{size / 2**30:.1f} GiB."
                 )
             return file.read()
     except OSError as error:

@@ -10,7 +10,7 @@ import signal
 import sys
 from types import FrameType
 
-EXIT_CODE = 130
+_EXIT_CODE = 130
 
 
 def end_at_once() -> None:
@@ -34,4 +34,4 @@ def end_silently() -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     sys.stderr.write("Interrupted: stopped.\n")
     sys.stderr.flush()
-    os._exit(EXIT_CODE)
+    os._exit(_EXIT_CODE)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from infoshot.core.errors import InvalidArgumentError
 
 _LARGEST_PORT = 65_535
-_WITHOUT_TORCHRUN = "start the processes with torchrun, or unset it"
 
 
 def check_job(environ: Mapping[str, str] = os.environ) -> None:
@@ -32,12 +31,9 @@ def check_job(environ: Mapping[str, str] = os.environ) -> None:
     threads = environ.get("OMP_NUM_THREADS", "")
     if threads and not all((_parse(part) or 0) > 0 for part in threads.split(",")):
         raise _wrong("OMP_NUM_THREADS", environ, "a whole number of at least 1")
-    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         if size > 1 and not environ.get(name):
-            raise InvalidArgumentError(
-                f"WORLD_SIZE is '{environ['WORLD_SIZE']}', but {name} is not set; "
-                f"{_WITHOUT_TORCHRUN}."
-            )
+            raise _missing(name, environ)
 
 
 def job_size(environ: Mapping[str, str] = os.environ) -> int:
@@ -48,6 +44,14 @@ def job_size(environ: Mapping[str, str] = os.environ) -> int:
 def job_rank(environ: Mapping[str, str] = os.environ) -> int:
     """Return the number of this process in the job; 0 for a single process."""
     return _number("RANK", environ, least=0) or 0
+
+
+def local_rank(environ: Mapping[str, str] = os.environ) -> int:
+    """Return the number of this process among those of the job on this machine."""
+    number = _number("LOCAL_RANK", environ, least=0)
+    if number is None:
+        raise _missing("LOCAL_RANK", environ)
+    return number
 
 
 def local_size(environ: Mapping[str, str] = os.environ) -> int:
@@ -70,6 +74,13 @@ def _parse(text: str) -> int | None:
         return int(text)
     except ValueError:
         return None
+
+
+def _missing(name: str, environ: Mapping[str, str]) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the environment variable WORLD_SIZE is '{environ['WORLD_SIZE']}', but {name} is not set; "
+        "start the processes with torchrun, or unset it."
+    )
 
 
 def _wrong(name: str, environ: Mapping[str, str], required: str) -> InvalidArgumentError:

@@ -16,7 +16,7 @@ from torch import Tensor
 from infoshot.core import checks
 from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InvalidArgumentError, LostProcessError
-from infoshot.core.job_variables import check_job, job_rank, job_size
+from infoshot.core.job_variables import check_job, job_rank, job_size, local_rank
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def join_processes(
         checks.device(device)
         yield Ranks(device=device)
         return
-    own = f"cuda:{environ['LOCAL_RANK']}" if device == "cuda" else "cpu"
+    own = f"cuda:{local_rank(environ)}" if device == "cuda" else "cpu"
     checks.device(own)
     if device == "cuda":
         torch.cuda.set_device(own)

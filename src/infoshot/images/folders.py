@@ -144,7 +144,7 @@ def locate_image(text: str, folder: Path = Path(), *, escaped: bool = True) -> I
     names: list[str] = []
     for form in spell_path(text) or [text]:
         names += [unescape_name(form), form] if escaped else [form, unescape_name(form)]
-    for name in names:
+    for name in dict.fromkeys(names):
         for file in (folder / name, Path(name)):
             if os.path.exists(file):  # noqa: PTH110 - Path raises if the name is too long
                 return ImageFile(escape_name(name), file)
