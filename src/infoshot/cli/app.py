@@ -38,7 +38,7 @@ class _Group(TyperGroup):
         """Import the command that is asked for."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None:
-            command = self.commands[name] = _load(name)
+            command = self.commands[name] = load_command(name)
             interrupts.raise_exceptions()
         return name, command, rest
 
@@ -110,7 +110,7 @@ def options(
     """Options before any command."""
 
 
-def _load(name: str) -> Any:  # noqa: ANN401 - a command or a group of typer
+def load_command(name: str) -> Any:  # noqa: ANN401 - a command or a group of typer
     """Import a command."""
     module, _, attribute = COMMANDS[name][0].partition(":")
     found = getattr(import_module(f"infoshot.cli.{module}"), attribute)

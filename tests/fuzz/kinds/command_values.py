@@ -2,15 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-import typer
 
 from infoshot import FeatureTable, write_features
-from infoshot.cli.app import app
+from infoshot.cli._commands import COMMANDS
+from infoshot.cli.app import load_command
 from tests.fuzz.kinds.features import N_ROWS, make_queries
 from tests.fuzz.kinds.made import RUN, make_image, make_rows, make_run, make_support, write
 from tests.fuzz.mutations import TEXTS
@@ -166,24 +167,20 @@ def _is_option_or_value(arguments: list[str], place: int) -> bool:
 
 def _parameters(command: str) -> list[tuple[str, str, str]]:
     """List name, option (or "") and type of every parameter of a command."""
-    found: Any = typer.main.get_command(app)
-    for name in command.split():
-        found = found.commands[name]
-    kinds = {name: str(hint) for name, hint in get_type_hints(_callbacks()[command]).items()}
+    name, *rest = command.split()
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    function: Any = getattr(import_module(f"infoshot.cli.{module}"), attribute)
+    found = load_command(name)
+    for part in rest:
+        function = next(i.callback for i in function.registered_commands if i.name == part)
+        found = found.commands[part]
+    kinds = {name: str(hint) for name, hint in get_type_hints(function).items()}
     options = {p.name: max(p.opts, key=len) for p in found.params if p.name in kinds}
     return [
         (name, option if option.startswith("-") else "", kinds[name])
         for name, option in options.items()
         if name not in _LEFT_ALONE
     ]
-
-
-def _callbacks() -> dict[str, Callable[..., None]]:
-    own = {str(info.name): info.callback for info in app.registered_commands}
-    for group in app.registered_groups:
-        for info in group.typer_instance.registered_commands:
-            own[f"{group.name} {info.name}"] = info.callback
-    return own
 
 
 def _value(case: Case, command: str, name: str, kind: str) -> str:
