@@ -2,9 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import torch
 import typer
@@ -167,30 +167,27 @@ def _is_option_or_value(arguments: list[str], place: int) -> bool:
 def _parameters(command: str) -> list[tuple[str, str, str]]:
     """List name, option (or "") and type of every parameter of a command."""
     found: Any = typer.main.get_command(app)
-    for name in command.split():
-        found = found.commands[name]
-    kinds = {name: str(hint) for name, hint in get_type_hints(_callbacks()[command]).items()}
-    options = {p.name: max(p.opts, key=len) for p in found.params if p.name in kinds}
+    context = found.make_context("infoshot", command.split(), resilient_parsing=True)
+    for word in command.split():
+        _, found, _ = found.resolve_command(context, [word])
+    options = {parameter: max(parameter.opts, key=len) for parameter in found.params}
     return [
-        (name, option if option.startswith("-") else "", kinds[name])
-        for name, option in options.items()
-        if name not in _LEFT_ALONE
+        (parameter.name, option if option.startswith("-") else "", _type(parameter))
+        for parameter, option in options.items()
+        if parameter.name not in _LEFT_ALONE
     ]
 
 
-def _callbacks() -> dict[str, Callable[..., None]]:
-    own = {str(info.name): info.callback for info in app.registered_commands}
-    for group in app.registered_groups:
-        for info in group.typer_instance.registered_commands:
-            own[f"{group.name} {info.name}"] = info.callback
-    return own
+def _type(parameter: Any) -> str:
+    descriptor = getattr(parameter, "type_descriptor", None)  # of typer, else of click
+    return str(descriptor.annotation if descriptor else parameter.type.name)
 
 
 def _value(case: Case, command: str, name: str, kind: str) -> str:
     """Choose a value, mostly of the type of the parameter."""
     random = case.random
     pool: tuple[str, ...] = _PATHS
-    if "str" in kind:
+    if "str" in kind or "text" in kind:
         pool = _NUMBERS if random.random() < 0.3 else _WORDS
     elif "int" in kind or "float" in kind:
         pool = _NUMBERS
