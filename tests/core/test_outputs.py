@@ -151,3 +151,10 @@ def test_a_circle_of_links_is_refused(tmp_path):
         write_output(tmp_path / "a", "x")
     assert (tmp_path / "a").is_symlink()
     assert (tmp_path / "b").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "file/below", "zero\0byte"])
+def test_names_that_no_file_can_have_are_refused(name, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot be written"):
+        check_outputs([], [tmp_path / name])

@@ -50,6 +50,7 @@ def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> Non
         if is_stream(output):
             _check_stream(output)
             continue
+        _check_name(output)
         resolved = Path(os.path.realpath(output))
         inside = resolved.exists() and any(path in resolved.parents for path in taken)
         if resolved in taken or inside:
@@ -67,6 +68,17 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     except (OSError, ValueError):
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+def _check_name(path: Path) -> None:
+    """Refuse names that no file can have, such as very long ones."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be written ({reason}).") from error
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
