@@ -83,7 +83,7 @@ def _check_name(path: Path) -> None:
 
 def _target(path: str | os.PathLike[str]) -> Path:
     """Return the file that a link points to, or the path itself."""
-    if not Path(path).is_symlink():
+    if not os.path.islink(path):  # noqa: PTH114
         return Path(path)
     target = Path(os.path.realpath(path))
     if target.is_symlink():
@@ -103,7 +103,7 @@ def _descriptor(path: str | os.PathLike[str]) -> int | None:
         folder = os.path.realpath(folder or ".")
         if folder in own and name.isdecimal():
             return int(name)
-        if not Path(place).is_symlink():
+        if not os.path.islink(place):  # noqa: PTH114 - Path raises if the name is too long
             return None
         place = os.path.join(folder, os.readlink(place))  # noqa: PTH115, PTH118
     return None
