@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import cycle, islice
 from pathlib import Path
+from pkgutil import iter_modules
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when PyTorch is imported
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -23,6 +24,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from PIL import Image
 
+import infoshot.cli
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.runner import Outcome, open_folder, run_case
 
@@ -68,7 +70,8 @@ def _import_everything() -> None:
     """Import what commands import late, so that no case has to; compute nothing."""
     torch.set_num_threads(1)
     Image.init()
-    for name in _LATE:
+    commands = [f"infoshot.cli.{module.name}" for module in iter_modules(infoshot.cli.__path__)]
+    for name in (*_LATE, *commands):
         with suppress(ImportError):
             importlib.import_module(name)
 

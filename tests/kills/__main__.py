@@ -21,6 +21,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import iter_modules
 from random import Random
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when PyTorch is imported
@@ -28,6 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when PyTorch is imported
 import torch
 from PIL import Image
 
+import infoshot.cli
 from tests.kills.commands import COMMANDS, Command, look
 from tests.kills.content import check_whole, list_files, read_content
 from tests.kills.disturb import Ended, Moment, in_child, run, run_new_interpreter
@@ -48,7 +50,8 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     Image.init()
-    for name in _LATE:
+    commands = [f"infoshot.cli.{module.name}" for module in iter_modules(infoshot.cli.__path__)]
+    for name in (*_LATE, *commands):
         importlib.import_module(name)
     chosen = [c for c in COMMANDS if not given.command or c.name in given.command]
     jobs = [(command.name, given.moments, given.seed) for command in chosen]
@@ -163,6 +166,9 @@ class Disturbances:
             assert ended.code in (0, -signal.SIGKILL), (
                 f"exit code {ended.code}: {ended.said[-500:]}"
             )
+        elif moment.signal == signal.SIGINT and ended.code == -signal.SIGINT:
+            done = read_content(self.folder, self.command) == self.expected
+            assert done, "ended without a line before the work was done"
         elif moment.signal == signal.SIGINT:
             assert (ended.code, len(lines)) == (130, 1), f"exit code {ended.code}, {lines}"
         else:

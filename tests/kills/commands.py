@@ -1,6 +1,5 @@
 """Every command that writes something, as a small call, with its inputs and its outputs."""
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,13 +81,13 @@ def _make_run(inputs: Path) -> None:
     _make_photos(inputs)
     labelling.label(
         inputs / "examples", inputs / "photos", inputs / "run", backbone=inputs / "weights",
-        cache=inputs / "cache", export="imagefolder", progress=False,
+        cache=inputs / "cache", progress=False,
     )  # fmt: skip
     photos = sorted((inputs / "photos").iterdir())
     lines = "".join(f"{path},{path.name[0]}\n" for path in photos[::9])
-    (inputs / "given.csv").write_text("path,label\n" + lines)
+    (inputs / "given.csv").write_text(f"path,label\n{lines}{photos[5]},new\n")
     lines = "".join(f"{path},a,{path.name[0]}\n" for path in photos[1::9])
-    (inputs / "answers.csv").write_text("path,label,truth\n" + lines)
+    (inputs / "answers.csv").write_text(f"path,label,truth\n{lines}{photos[7]},a,new\n")
 
 
 def _make_features(inputs: Path) -> None:
@@ -116,12 +115,15 @@ def _shrink_demo() -> None:
 
 
 def _look_at_run(folder: Path) -> object:
-    """Return what other commands see of a run: its labels, and what its description counts."""
-    sample = labelling.draw_audit(folder / "run", n=10**6, out=folder / "look.csv")
-    (folder / "look.csv").unlink()
+    """Return what other commands see of a run: its labels, their accuracy, and its classes."""
+    sheet, answers = folder / "look.csv", folder / _IN / "answers.csv"
+    sample = labelling.draw_audit(folder / "run", n=10**6, out=sheet)
+    sheet.unlink()
     images = [(image.path, image.label, image.confidence, image.reason) for image in sample.images]
-    facts = json.loads((folder / "run" / "run.json").read_text())
-    return images, facts["counts"], facts["classes"]
+    if not answers.exists():
+        return images
+    result = labelling.audit(folder / "run", answers)
+    return images, [vars(line) for line in result.lines], result.unknown_classes
 
 
 def look(command: Command, folder: Path) -> object:

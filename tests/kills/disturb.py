@@ -65,12 +65,16 @@ def run(command: Command, folder: Path, moment: Moment | None = None) -> Ended:
     log, counted = folder.parent / "said", folder.parent / "changes"
     sys.stdout.flush()
     sys.stderr.flush()
-    start = time.perf_counter()
+    reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _run_in_child(command, folder, (log, counted), moment)
+        _run_in_child(command, folder, (log, counted, writing), moment)
+    os.close(writing)
+    os.read(reading, 2)
+    os.close(reading)
+    start = time.perf_counter()
     if moment is not None and moment.seconds is not None:
-        time.sleep(max(0.0, moment.seconds - (time.perf_counter() - start)))
+        time.sleep(moment.seconds)
         os.kill(pid, moment.signal)  # of a child that has not been waited for
     code, stuck = _wait(pid, start + _LONGEST)
     said = log.read_text(errors="replace")
@@ -142,10 +146,10 @@ def _wait(pid: int, deadline: float) -> tuple[int, bool]:
 
 
 def _run_in_child(
-    command: Command, folder: Path, reports: tuple[Path, Path], moment: Moment | None
+    command: Command, folder: Path, reports: tuple[Path, Path, int], moment: Moment | None
 ) -> None:
     """Become ``python -m infoshot ARGUMENTS``; never returns."""
-    (log, counted), code, counter = reports, 1, [0]
+    (log, counted, ready), code, counter = reports, 1, [0]
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.chdir(folder)
@@ -157,18 +161,32 @@ def _run_in_child(
         if command.before:
             command.before()
         sys.addaudithook(lambda event, values: _count(event, values, counter, moment))
+        os.write(ready, b"up")
         runpy.run_module("infoshot", run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        code = _tell(error)
     finally:
         changes = counter[0]
         sys.stdout.flush()
         sys.stderr.flush()
         counted.write_text(str(changes))
         os._exit(code)
+
+
+def _tell(error: BaseException) -> int:
+    """Print what Python would print; an interrupt before the first line of ours is no fault."""
+    package = str(Path(infoshot.__file__).parent)
+    places = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, KeyboardInterrupt) and not any(
+        p.filename.startswith(package) for p in places
+    ):
+        os.write(2, b"Interrupted: before the command.\n")
+        return 130
+    traceback.print_exception(error)
+    return 1
 
 
 def _count(event: str, values: tuple, counter: list[int], moment: Moment | None) -> None:

@@ -13,7 +13,6 @@ executing code from them.
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,6 @@ from infoshot.backbones.registry import BACKBONES, make_backbone
 from infoshot.backbones.weight_files import read_weights
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
-from infoshot.core.plugins import is_reference
 from infoshot.core.regular_file import read_regular
 
 DESCRIPTION_NAME = "checkpoint.json"
@@ -162,7 +160,6 @@ def _description(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = repr(error)[:200]
         raise DataError(f"{path}: not the description of a checkpoint ({reason}).") from error
-    _check_network(path, description["backbone"])
     return {name: description[name] for name in _FIELDS}
 
 
@@ -183,13 +180,6 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "config": lambda value: isinstance(value, dict),
     "training": _is_training,
 }
-
-
-def _check_network(path: Path, name: str) -> None:
-    """Refuse functions of Python itself in place of a user's network, which would be called."""
-    package = name.partition(":")[0].partition(".")[0]
-    if is_reference(name) and package in sys.stdlib_module_names:
-        raise DataError(f"{path}: the backbone '{name}' belongs to Python and is not a network.")
 
 
 def _path(folder: Path, kind: str, digest: str) -> Path:

@@ -223,7 +223,8 @@ def check_finite(name: str, features: Tensor) -> None:
 
 def _at_most(name: str, value: Any, most: float) -> None:  # noqa: ANN401 - any kind of number
     if value > most:
-        raise InvalidArgumentError(f"{name} must be at most {most}; got {value!r:.60}.")
+        limit = most if isinstance(most, int) else f"{most:g}"
+        raise InvalidArgumentError(f"{name} must be at most {limit}; got {value!r:.60}.")
 
 
 def _floating(name: str, value: object) -> Tensor:

@@ -85,43 +85,51 @@ class Classifier(RunFile):
         _predict(case)
 
     def damage(self, random: Random, content: bytes) -> tuple[bytes, str]:
-        if random.random() < 0.7:
-            return damage_safetensors(random, content)
-        arrays = load(content)
-        facts = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-        name = random.choice(("weights", "centres"))
-        z = arrays[name].copy()
-        how = random.choice(("value", "all", "shape", "dtype", "facts", "facts", "facts"))
-        if how == "value":
-            z[random.randrange(len(z)), 0] = random.choice(FLOATS)
-        elif how == "all":
-            z[:] = random.choice(FLOATS)
-        elif how == "shape":
-            z = random.choice((z[:1], z[:0], z[:, :3], z.ravel(), z[None], np.concatenate([z, z])))
-        elif how == "dtype":
-            z = z.astype(random.choice((np.float64, np.float16, np.int64, np.uint8, np.bool_)))
-        else:
-            facts = {"classifier": _odd_facts(random, facts["classifier"])}
-        return save({**arrays, name: np.ascontiguousarray(z)}, facts), f"{how} of {name}"
-
-
-def _odd_facts(random: Random, text: str) -> str:
-    facts = json.loads(text)
-    numbers = ("temperature", "exponent", "threshold", "outlier_cutoff")
-    key = random.choice(
-        (*numbers, *numbers, "classes", "method", "backbone", "encoder", "settings")
-    )
-    if key in numbers:
-        facts[key] = random.choice((-1, 0, 2, "1", None, True, [1.0], *FLOATS))
-    elif key == "classes":
-        facts[key] = random.choice(
-            (["a"], ["a", "a", "a"], [1, 2, 3], "abc", None, list(TEXTS[:3]), [])
+        size = int.from_bytes(content[:8], "little")
+        arrays, text = (
+            load(content),
+            json.loads(content[8 : 8 + size])["__metadata__"]["classifier"],
         )
+        facts = json.loads(text)
+        if random.random() < 0.6:  # as an earlier version wrote it, without a digest
+            facts["format"] = "infoshot.label.classifier/2"
+            facts.pop("sha256", None)
+        if random.random() < 0.5:
+            whole = save(arrays, {"classifier": json.dumps(facts, sort_keys=True)})
+            return damage_safetensors(random, whole)
+        done = _change_tensor(random, arrays) if random.random() < 0.4 else _odd_fact(random, facts)
+        return save(arrays, {"classifier": json.dumps(facts, sort_keys=True)}), done
+
+
+def _change_tensor(random: Random, arrays: dict[str, np.ndarray]) -> str:
+    name = random.choice(("weights", "centres"))
+    z = arrays[name].copy()
+    how = random.choice(("value", "all", "shape", "dtype"))
+    if how == "value":
+        z[random.randrange(len(z)), 0] = random.choice(FLOATS)
+    elif how == "all":
+        z[:] = random.choice(FLOATS)
+    elif how == "shape":
+        z = random.choice((z[:1], z[:0], z[:, :3], z.ravel(), z[None], np.concatenate([z, z])))
     else:
-        facts[key] = random.choice(
-            ("", "prototype", "os:getcwd", None, {}, {"temperature": -1}, [], *TEXTS[:9])
-        )
-    return json.dumps(facts)
+        z = z.astype(random.choice((np.float64, np.float16, np.int64, np.uint8, np.bool_)))
+    arrays[name] = np.ascontiguousarray(z)
+    return f"{how} of {name}"
+
+
+def _odd_fact(random: Random, facts: dict[str, Any]) -> str:
+    numbers = ("temperature", "exponent", "threshold", "outlier_cutoff")
+    others = ("classes", "method", "backbone", "encoder", "settings", "reject_outliers")
+    key = random.choice((*numbers, *numbers, *others))
+    if key in numbers:
+        facts[key] = random.choice((-1, 0, 2, "1", None, True, [1.0], 10**400, *FLOATS))
+    elif key == "classes":
+        odd = (["a"], ["a"] * 3, [1, 2, 3], "abc", None, list(TEXTS[:3]), [], ["a", "b", ["c"]])
+        facts[key] = random.choice(odd)
+    else:
+        odd = ("", "prototype", "os:getcwd", None, {}, {"temperature": -1}, [], *TEXTS[:9])
+        facts[key] = random.choice(odd)
+    return f"odd {key}"
 
 
 class Cache(RunFile):
