@@ -61,10 +61,10 @@ def test_what_is_not_a_file_of_fair_size_is_not_opened(tmp_path):
     with (tmp_path / "huge.csv").open("wb") as file:
         file.truncate(2**40)
     for name, message in {
-        "pipe.csv": "not a regular file",
+        "pipe.csv": "cannot be read .a named pipe, not a regular file",
         "huge.csv": "a list may have 1 GiB at most; got 1024.0 GiB",
         "none.csv": "cannot be read",
-        "folder": "not a regular file",
+        "folder": "cannot be read .Is a directory",
     }.items():
         (tmp_path / "folder").mkdir(exist_ok=True)
         with pytest.raises(DataError, match=f"{name}: {message}"):

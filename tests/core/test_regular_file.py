@@ -11,6 +11,7 @@ import torch
 from infoshot import DataError, bench, label_table, read_features, reproduce, solve_shards
 from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.core.csv_file import read_csv
+from infoshot.core.plain_pickle import read_plain_pickle
 from infoshot.core.regular_file import open_regular, read_regular
 from infoshot.features.cache import FeatureCache
 from infoshot.images import open_dataset
@@ -53,6 +54,7 @@ READERS = {
     "image in an archive": lambda path: SliceLocation(path, "a.png", 0, 10).content(),
     "list of images": find_images,
     "split file": read_split_file,
+    "pickle": read_plain_pickle,
     "training settings": read_config,
     "support of shards": lambda path: solve_shards(path, path.parent, path.parent / "out"),
     "checkpoint": lambda path: load_checkpoint(path.parent),

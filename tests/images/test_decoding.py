@@ -6,11 +6,11 @@ import pytest
 from PIL import Image
 
 from infoshot import DataError
+from infoshot.core.pixels import decode
 from infoshot.images.decoding import (
     ArrayLocation,
     FileLocation,
     SliceLocation,
-    decode,
     is_image_name,
     read_crop,
     resize_and_crop,

@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from infoshot import DataError
+from infoshot.core import pixels
 from infoshot.core.memory import watch_peak
-from infoshot.images import decoding
-from infoshot.images.decoding import FileLocation, decode, read_crop
-from infoshot.images.image_checks import check_cost
+from infoshot.core.pixels import check_cost, decode
+from infoshot.images.decoding import FileLocation, read_crop
 from infoshot.images.inspection import inspect_dataset
 
 RANDOM = np.random.default_rng(0)
@@ -204,7 +204,7 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 def test_strips_are_converted_like_the_whole_image(mode, monkeypatch):
     whole = decode(MODES[mode], "x")
-    monkeypatch.setattr(decoding, "_STRIP", 30 * 7)
+    monkeypatch.setattr(pixels, "_STRIP", 30 * 7)
     np.testing.assert_array_equal(decode(MODES[mode], "x"), whole)
 
 

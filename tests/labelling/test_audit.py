@@ -133,6 +133,7 @@ SHEETS = {  # what a person may have done to a sheet
     "another column": "path,label,truth,notes\na.png,cat,,ask Ann\n",
     "not a sheet": "Dear Ann,\n",
     "labels": "path,label,confidence,runner_up,margin,status,reason\na.png,cat,1,,1,labelled,\n",
+    "in an encoding that is not read": "path,label,truth\nKöln.png,cat,\n".encode("cp1252"),
     "bytes": b"\xff\x00\x01" * 9,
     "quotes that do not end": 'path,label,truth\n"a.png,cat,',
 }

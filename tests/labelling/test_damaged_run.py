@@ -147,7 +147,7 @@ WRONG_TABLES = {
     ),
     "numbers": (set_column("path", lambda v: range(len(v)), pa.int64()), "'path' must be string"),
     "text": (set_column("margin", lambda v: ["x"] * len(v), pa.string()), "must be double"),
-    "rows": (lambda table: table.slice(1), "it has 59 rows, run.json counts 60"),
+    "rows": (lambda table: table.slice(1), "it has 59 rows instead of 60"),
     "null": (set_column("label", lambda v: [None, *v[1:]]), "a text is missing"),
     "no class": (set_column("label", lambda v: ["fox", *v[1:]]), "has the value 'fox'"),
     "no status": (set_column("status", lambda v: ["?", *v[1:]]), "has the value '?'"),
@@ -184,7 +184,7 @@ def test_many_rows_in_few_bytes_are_not_read(run):
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"\xff" * 1000])
 def test_files_that_are_no_tables_are_refused(content, run):
     (run / "labels.parquet").write_bytes(content)
-    assert "labels.parquet: damaged, or changed after the run" in refuse(draw_audit, run)
+    assert "labels.parquet: damaged, or changed since it was written" in refuse(draw_audit, run)
     change_facts(run, lambda facts: facts.pop("files", None))
     assert "labels.parquet: damaged, or not the labels of this run" in refuse(draw_audit, run)
 

@@ -14,6 +14,7 @@ import pytest
 from infoshot import DataError, labelling
 from infoshot.labelling import add_labels, audit, draw_audit, predict, suggest
 from infoshot.labelling.classifier import load_classifier
+from infoshot.labelling.run_files import RUN_FILES
 from infoshot.labelling.run_folder import read_run
 from tests.labelling.commands import rows
 
@@ -153,7 +154,7 @@ def test_commands_work_on_a_state_whose_files_are_not_all_moved(
 KILLS = """
 import os, shutil, signal, sys
 from pathlib import Path
-from infoshot.labelling.run_files import STATE_FILES, run_writer, write_state
+from infoshot.labelling.run_files import RUN_FILES
 
 def kill_after(n_steps):
     left = n_steps
@@ -170,14 +171,14 @@ def kill_after(n_steps):
         setattr(os, name, wrap(getattr(os, name)))
 
 def kill_at_every_step(old, new, work):
-    files = {name: (new / name).read_bytes() for name in STATE_FILES if (new / name).exists()}
+    files = {name: (new / name).read_bytes() for name in RUN_FILES.names if (new / name).exists()}
     for n_steps in range(1000):
         folder = shutil.copytree(old, work / str(n_steps))
         child = os.fork()
         if not child:
             kill_after(n_steps)
-            with run_writer(folder):
-                write_state(folder, files)
+            with RUN_FILES.open_writer(folder):
+                RUN_FILES.write(folder, files)
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         if not status:
@@ -191,8 +192,6 @@ kill_at_every_step(second, first, work / "backwards")
 
 
 def test_processes_killed_at_every_step_leave_one_state(first, second, tmp_path):
-    from infoshot.labelling.run_files import run_writer
-
     done = subprocess.run(
         [sys.executable, "-c", KILLS, first, second, tmp_path, *CHANGING],
         capture_output=True, text=True, check=False,
@@ -207,15 +206,15 @@ def test_processes_killed_at_every_step_leave_one_state(first, second, tmp_path)
         assert seen == sorted(seen)
         assert set(seen) == {0, 1}
         for folder, number in zip(folders, seen, strict=True):
-            with run_writer(folder):  # the next process that writes moves or removes the rest
+            with RUN_FILES.open_writer(
+                folder
+            ):  # the next process that writes moves or removes the rest
                 assert contents(folder) == contents((old, new)[number])
 
 
 def test_a_reader_beside_a_writer_sees_whole_states(run, first, second, monkeypatch):
-    from infoshot.labelling.run_files import STATE_FILES, run_writer, write_state
-
     states = [
-        {name: (folder / name).read_bytes() for name in STATE_FILES if (folder / name).exists()}
+        {name: (folder / name).read_bytes() for name in RUN_FILES.names if (folder / name).exists()}
         for folder in (first, second)
     ]
     expected, problems = [state(first), state(second)], []
@@ -223,8 +222,8 @@ def test_a_reader_beside_a_writer_sees_whole_states(run, first, second, monkeypa
     def write():
         try:
             for number in range(60):
-                with run_writer(run):
-                    write_state(run, states[(number + 1) % 2])
+                with RUN_FILES.open_writer(run):
+                    RUN_FILES.write(run, states[(number + 1) % 2])
         except BaseException as error:
             problems.append(error)
 
@@ -263,7 +262,9 @@ def test_files_of_another_state_are_refused(run, second):
     for name, digest in facts["files"].items():
         assert hashlib.sha256((run / name).read_bytes()).hexdigest() == digest
     shutil.copy(second / "labels.parquet", run)
-    with pytest.raises(DataError, match=r"labels\.parquet: damaged, or changed after the run; lab"):
+    with pytest.raises(
+        DataError, match=r"labels\.parquet: damaged, or changed since it was written; lab"
+    ):
         draw_audit(run)
     (run / "labels.parquet").unlink()
     with pytest.raises(DataError, match=r"labels\.parquet: missing; label the images again"):
@@ -297,7 +298,7 @@ def test_other_files_under_the_name_of_the_commit_are_kept(run, tmp_path, made):
     commit, correction = run / ".infoshot-commit", {str(made / "photos" / "cat7.png"): "eel"}
     commit.mkdir()
     (commit / "thesis.tex").write_text("years of work")
-    with pytest.raises(DataError, match="contains other files than those of a run"):
+    with pytest.raises(DataError, match="contains other files than those of a labelling run"):
         add_labels(run, correction)
     assert (commit / "thesis.tex").exists()
     shutil.move(commit, tmp_path / "elsewhere")

@@ -29,9 +29,9 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
     data = content.encode() if isinstance(content, str) else content
     with _temporary_beside(Path(path)) as temporary:
         temporary.write_bytes(data)
-        _flush(temporary)
+        flush(temporary)
         temporary.replace(path)
-        _flush(Path(path).parent)  # now it also survives power loss
+        flush(Path(path).parent)  # now it also survives power loss
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         temporary.touch(exist_ok=False)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Wait until a file or a folder is on the disk, where the system supports it."""
     if os.name != "posix":
         return

@@ -52,7 +52,7 @@ def read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
         fit the header.
     """
     text = read_text(path)
-    separator = _find_separator(text, needed)
+    _, separator = _split_header(text, needed)
     lines = read_lines(path, text, separator)
     header = [name.strip() for name in lines[0][1]] if lines else []
     for name in needed:
@@ -70,6 +70,14 @@ def read_csv(path: Path, *needed: str) -> list[dict[str, str]]:
         fields = fields[: len(header)] + [""] * (len(header) - len(fields))
         rows.append({name: field for name, field in zip(header, fields, strict=True) if name})
     return rows
+
+
+def parse_header(start: bytes, *needed: str) -> tuple[tuple[str, ...], str]:
+    """Parse the names of the columns, and their separator, from the first bytes of any file.
+
+    There are no names if the file is not CSV with the needed columns.
+    """
+    return _split_header(start.decode(_find_codec(start), "ignore"), needed)
 
 
 def read_lines(path: Path, text: str, separator: str = ",") -> list[tuple[int, list[str]]]:
@@ -98,10 +106,11 @@ def read_text(path: Path) -> str:
         If it cannot be read, is too large, or is in another encoding.
     """
     content = _read_content(path)
-    name = "UTF-16" if content.startswith(_UTF16) else "UTF-8"
+    codec = _find_codec(content)
     try:
-        text = content.decode("utf-16" if name == "UTF-16" else "utf-8-sig")
+        text = content.decode(codec)
     except UnicodeDecodeError as error:
+        name = codec.removesuffix("-sig").upper()
         line = error.object[: error.start].count(b"\n") + 1
         byte = error.object[error.start]
         raise DataError(
@@ -146,14 +155,18 @@ def _read_content(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
-def _find_separator(text: str, needed: Sequence[str]) -> str:
-    """Return the first separator with which the header line has the needed columns."""
-    header = io.StringIO(text, newline="").readline()
+def _find_codec(content: bytes) -> str:
+    return "utf-16" if content.startswith(_UTF16) else "utf-8-sig"
+
+
+def _split_header(text: str, needed: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Split the header line by the first separator with which it has the needed columns."""
+    line = io.StringIO(text, newline="").readline()
     for separator in _SEPARATORS:
         try:
-            names = next(csv.reader([header], delimiter=separator), [])
-        except csv.Error:
+            names = tuple(name.strip() for name in next(csv.reader([line], delimiter=separator)))
+        except (csv.Error, StopIteration):
             continue  # reading the whole file reports it
-        if {name.strip() for name in names} >= set(needed):
-            return separator
-    return ","
+        if set(names) >= set(needed):
+            return names, separator
+    return (), ","

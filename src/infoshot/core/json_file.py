@@ -2,13 +2,29 @@
 
 import json
 import os
+import re
 import sys
 import types
 from collections.abc import Mapping
-from typing import Any, NewType, Union, get_args, get_origin, get_type_hints, is_typeddict
+from pathlib import Path
+from typing import (
+    Any,
+    NewType,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from infoshot.core.errors import DataError
+from infoshot.version import __version__
 
 FileText = NewType("FileText", str)
 """The text of a path, whose bytes need not be UTF-8."""
+Record = TypeVar("Record")
 _LARGEST = 2**63
 _LONGEST = 255  # bytes of a name in a folder
 
@@ -27,6 +43,44 @@ def parse_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON can hold
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def parse_record(
+    text: bytes, path: Path, expected: type[Record], *, version: str, what: str
+) -> Record:
+    """Parse a JSON object that names its format, and check the types of all its entries.
+
+    Parameters
+    ----------
+    text, path
+        The file, and its name for messages.
+    expected
+        A ``TypedDict`` with an entry ``format``, and perhaps ``environment``.
+    version
+        What ``format`` must be.
+    what
+        What the file must be, for messages.
+
+    Raises
+    ------
+    DataError
+        If it is damaged, or was written by a newer version of this package.
+    """
+    wrong = f"{path}: not {what}"
+    try:
+        record = parse_json(text)
+        if not isinstance(record, dict) or "format" not in record:
+            raise ValueError("'format' is missing")
+        if record["format"] != version:
+            found = f"{record['format']!r:.60}"
+            raise ValueError(f"{_name_writer(record)}its format is {found}, not '{version}'")
+        unknown = check_json(record, expected)
+    except ValueError as error:
+        raise DataError(f"{wrong} ({error}).") from error
+    if unknown:
+        names = ", ".join(f"'{name}'" for name in unknown[:5])
+        raise DataError(f"{wrong} of this version ({_name_writer(record)}unknown entries {names}).")
+    return cast("Record", record)
 
 
 def check_json(value: object, expected: Any, name: str = "") -> list[str]:  # noqa: ANN401 - a type
@@ -87,6 +141,19 @@ def check_json(value: object, expected: Any, name: str = "") -> list[str]:  # no
         ]
     _check_plain(value, expected, name)
     return []
+
+
+def _name_writer(record: Mapping[str, Any]) -> str:
+    """Name the version of this package that wrote a record, if it is newer than this one."""
+    environment = record.get("environment")
+    writer = str(environment.get("infoshot", "")) if isinstance(environment, Mapping) else ""
+    if _numbers(writer) > _numbers(__version__):
+        return f"written by InfoShot {writer[:20]}, which is newer than {__version__}: "
+    return ""
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"[0-9]{1,9}", version)[:3]]
 
 
 def _check_entries(value: object, expected: Any, name: str) -> list[str]:  # noqa: ANN401 - a type

@@ -12,7 +12,6 @@ import math
 import os
 import pickle
 import re
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, final
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import open_regular
 
 Make = Callable[..., Any]
 _OPERATIONS = """
@@ -326,11 +326,8 @@ def read_plain_pickle(path: Path) -> Any:  # noqa: ANN401 - whatever data the pi
         If the file cannot be read, is damaged, or holds anything else than plain data.
     """
     try:
-        with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode):
-                raise DataError(f"{path}: not a regular file.")
-            return load_plain(PlainUnpickler(file, facts.st_size))
+        with open_regular(path) as file:
+            return load_plain(PlainUnpickler(file, os.fstat(file.fileno()).st_size))
     except pickle.UnpicklingError as error:
         raise DataError(f"{path}: not allowed, or not a complete pickle ({error}).") from error
     except OSError as error:

@@ -5,9 +5,6 @@ import os
 import stat
 from io import BufferedReader
 
-import torch
-from torch import Tensor
-
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -43,23 +40,6 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
     """Read a regular file; see :func:`open_regular`."""
     with open_regular(path) as file:
         return file.read()
-
-
-def fill_tensor(tensor: Tensor, file: BufferedReader, start: int) -> None:
-    """Fill a contiguous tensor with the bytes of a file from ``start`` on.
-
-    Plain reads: the memory map of a file that another process truncates would end this process.
-
-    Raises
-    ------
-    EOFError
-        If the file ends before the tensor is full.
-    """
-    file.seek(start)
-    # Buffered readers repeat short reads until the buffer is full or the file ends.
-    n_read = file.readinto(tensor.view(-1).view(torch.uint8).numpy().data)
-    if n_read < tensor.nbytes:
-        raise EOFError(f"it ends after {start + n_read:,} bytes")
 
 
 def _check(path: str | os.PathLike[str], facts: os.stat_result) -> None:

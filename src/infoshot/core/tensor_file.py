@@ -1,15 +1,15 @@
 """Files of tensors with facts beside them: safetensors whose metadata hold one JSON entry.
 
 Everything that this package stores except feature files, checkpoints and the feature cache has
-this form. Equal
-content gives equal bytes: there is a single metadata entry, since safetensors writes several in
-any order, and its keys are sorted.
+this form. Equal content gives equal bytes: there is a single metadata entry, since safetensors
+writes several in any order, and its keys are sorted.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,23 @@ def read_tensor_file(
         # Copies are aligned alike. Places in the file depend on the length of the facts, and
         # the rounding of products depends on the alignment.
         return {name: file.get_tensor(name).clone() for name in names}, dict(facts)
+
+
+def fill_tensor(tensor: Tensor, file: BufferedReader, start: int) -> None:
+    """Fill a contiguous tensor with the bytes of a file from ``start`` on.
+
+    Plain reads: the memory map of a file that another process truncates would end this process.
+
+    Raises
+    ------
+    EOFError
+        If the file ends before the tensor is full.
+    """
+    file.seek(start)
+    # Buffered readers repeat short reads until the buffer is full or the file ends.
+    n_read = file.readinto(tensor.view(-1).view(torch.uint8).numpy().data)
+    if n_read < tensor.nbytes:
+        raise EOFError(f"it ends after {start + n_read:,} bytes")
 
 
 def digest_tensors(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:

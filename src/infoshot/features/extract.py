@@ -27,19 +27,13 @@ from infoshot.backbones import Backbone, Encoder, InputSpec
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges, map_chunks
+from infoshot.core.pixels import Pixels
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import SINGLE_PROCESS, Ranks, gather_chunks, shard_chunks
 from infoshot.features.cache import FeatureCache
 from infoshot.images import ImageSplit
-from infoshot.images.decoding import (
-    DECODING,
-    Location,
-    Pixels,
-    decode_workers,
-    map_images,
-    read_crop,
-)
+from infoshot.images.decoding import DECODING, Location, decode_workers, map_images, read_crop
 from infoshot.version import __version__
 
 _SMALLEST, _LARGEST = 16, 4096  # pixels of a side

@@ -27,8 +27,9 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.memory import total_memory
 from infoshot.core.outputs import write_output
 from infoshot.core.parsing import parser_errors
-from infoshot.core.regular_file import fill_tensor, open_regular
+from infoshot.core.regular_file import open_regular
 from infoshot.core.safetensors_header import StoredTensor, read_header
+from infoshot.core.tensor_file import fill_tensor
 from infoshot.core.text import check_class_name
 from infoshot.core.types import FeatureTable
 from infoshot.features.npz_file import NpzFile, StoredArray

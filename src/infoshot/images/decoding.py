@@ -1,4 +1,4 @@
-"""Images: where their bytes are, how they decode to RGB pixels, and the crop a network sees.
+"""Images: where their bytes are, the crop a network sees, and many of them in parallel.
 
 Images come from files, members of tar archives, and arrays of pickles. Every feature is computed
 from :func:`read_crop`, whichever command asks for it, so that an image and an encoder determine
@@ -15,7 +15,6 @@ where they can be forked, and threads the others.
 
 import ctypes
 import hashlib
-import io
 import multiprocessing
 import os
 import signal
@@ -29,23 +28,21 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image
 
 from infoshot.core.errors import DataError
 from infoshot.core.job_variables import local_size
+from infoshot.core.pixels import Pixels, check_shape, decode
 from infoshot.core.regular_file import open_regular, read_regular
-from infoshot.images.image_checks import check_cost, check_metadata, check_rows, check_shape
 
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .png .bmp .gif .webp .tif .tiff .ppm .pgm .pnm".split()  # noqa: SIM905
 )
-Pixels = NDArray[np.uint8]
 ImageT = TypeVar("ImageT")  # a record or a location
 Result = TypeVar("Result")
 _AT_ONCE = 32
@@ -53,7 +50,6 @@ _FEWEST_FOR_PROCESSES = 2000
 _MOST_WORKERS = 16
 _THREADS = 4
 _PR_SET_PDEATHSIG = 1
-_STRIP = 2**18  # pixels that are converted at a time
 _LARGEST_FILE = 2**30
 DECODING = "JPEG from twice the size"  # as provenance records it
 
@@ -227,104 +223,10 @@ def resize_and_crop(pixels: Pixels, resize: int, crop: int) -> Pixels:
     return np.asarray(image.crop((left, top, left + crop, top + crop)))
 
 
-def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
-    """Decode an image of any common format to RGB pixels.
-
-    Greyscale, palette and CMYK images become RGB, transparency is put on black, 16 bits become 8,
-    animations yield their first frame, and photos are rotated as their EXIF orientation says. With
-    ``at_least`` a JPEG is decoded at half, a quarter or an eighth of its size as long as both
-    sides keep that many pixels, which is several times faster for large photos.
-
-    Raises
-    ------
-    DataError
-        If the bytes are not a complete image; the message starts with ``name``.
-    """
-    if not content:
-        raise DataError(f"{name}: the file is empty.")
-    try:
-        pixels, orientation = _load(content, at_least)
-        return np.ascontiguousarray(_upright(pixels, orientation))
-    except UnidentifiedImageError as error:
-        raise DataError(f"{name}: not an image, or in a format that is not supported.") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{name}: too large for a photo ({error}).") from error
-    except Exception as error:  # decoders raise many kinds of errors for damaged bytes
-        raise DataError(f"{name}: cannot be decoded ({_first_line(error)}).") from error
-
-
-def _load(content: bytes, at_least: int | None) -> tuple[Pixels, int]:
-    """Return pixels and orientation; Pillow's image is freed on return."""
-    check_metadata(content)
-    with Image.open(io.BytesIO(content), formats=_formats()) as image:
-        check_cost(image, content)
-        if at_least is not None:
-            image.draft(None, (at_least, at_least))
-        image.load()
-        check_rows(image, content)
-        return _pixels(image), _orientation(image)
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    """List the formats of photos that Pillow decodes here without another program."""
-    Image.init()
-    kinds = "JPEG MPO PNG GIF WEBP TIFF BMP PPM AVIF JPEG2000"
-    return tuple(kind for kind in kinds.split() if kind in Image.OPEN)
-
-
 def is_image_name(name: str | os.PathLike[str]) -> bool:
     """Whether a file name has the extension of an image and is not hidden."""
     path = Path(name)
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0] or type(error).__name__
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # damaged metadata; the pixels are still usable
-        return 1
-    return int(orientation) if orientation in range(1, 9) else 1
-
-
-def _upright(pixels: Pixels, orientation: int) -> Pixels:
-    """Rotate as the EXIF orientation says."""
-    if orientation in (5, 6, 7, 8):
-        pixels = pixels.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    if orientation in (2, 3, 6, 7):
-        pixels = pixels[:, ::-1]
-    return pixels
-
-
-def _pixels(image: Image.Image) -> Pixels:
-    """Convert to RGB; large images in strips, so that copies take little memory."""
-    n_rows = _STRIP // image.width
-    if n_rows >= image.height:
-        return np.asarray(_rgb(image))
-    pixels = np.empty((image.height, image.width, 3), np.uint8)
-    for top in range(0, image.height, n_rows):
-        strip = image.crop((0, top, image.width, min(top + n_rows, image.height)))
-        pixels[top : top + n_rows] = np.asarray(_rgb(strip))
-    return pixels
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16") or image.mode == "I":
-        values = np.asarray(image).clip(0, 65_535) // 257
-        image = Image.fromarray(values.astype(np.uint8))
-    elif image.mode == "F":
-        raise ValueError("the range of floating-point pixels is unknown")
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        layer = image.convert("RGBA")
-        ground = Image.new("RGBA", layer.size, (0, 0, 0, 255))
-        image = Image.alpha_composite(ground, layer)
-    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def decode_workers() -> int:

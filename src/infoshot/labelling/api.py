@@ -41,7 +41,7 @@ from infoshot.labelling.decide import (
 )
 from infoshot.labelling.exports import EXPORTS, check_export
 from infoshot.labelling.label_report import collect_warnings, label_report
-from infoshot.labelling.run_files import run_writer
+from infoshot.labelling.run_files import RUN_FILES
 from infoshot.labelling.run_folder import (
     FinishedRun,
     check_finished,
@@ -263,7 +263,7 @@ def add_labels(
     exports = _check_exports(export)
     run = Path(run)
     check_finished(run)
-    with open_progress(progress) as bar, run_writer(run):
+    with open_progress(progress) as bar, RUN_FILES.open_writer(run):
         before = read_run(run)
         facts = before.facts
         csv_safe = csv_safe or facts.get("csv_safe", False)
@@ -319,10 +319,11 @@ def _label(
     progress.start("reading images")
     examples = _check_examples(labelled, how.n_workers)
     make_folder(place.out)
-    with run_writer(place.out):
+    with RUN_FILES.open_writer(place.out):
         corrections = check_folder(place.out, request, force=force)  # again: now nobody adds one
         digests = digest_images([image.location for image in images], how.n_workers)
-        examples = apply_corrections(examples, images, digests, corrections)
+        if corrections:
+            examples = apply_corrections(examples, images, digests, corrections)
         job = _Job(request, place, provenance, lambda: encoder, progress)
         return job.run(examples, images, digests, corrections)
 

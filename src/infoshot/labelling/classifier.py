@@ -24,7 +24,7 @@ from infoshot.core.tensor_file import digest_tensors, format_tensors, parse_tens
 from infoshot.core.types import FeatureTable
 from infoshot.features import prepare
 from infoshot.labelling.calibrate import calibrate
-from infoshot.labelling.run_files import CLASSIFIER, EncoderFacts, read_current
+from infoshot.labelling.run_files import CLASSIFIER, RUN_FILES, EncoderFacts
 from infoshot.solvers import Method, resolve_method
 
 SHARE_INSIDE = 0.95
@@ -121,7 +121,7 @@ def load_classifier(path: Path) -> Classifier:
     """
     if path.is_dir():
         path = path / CLASSIFIER
-    content = read_current(path.parent, path.name)
+    content = RUN_FILES.read_file(path.parent, path.name)
     if content is None:
         raise DataError(f"{path}: there is no such file.")
     tensors, facts = parse_tensors(content, kind=_KIND, path=path)

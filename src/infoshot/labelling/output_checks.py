@@ -1,34 +1,24 @@
 """Files that no output may replace: those of a run, and sheets that a person has filled in."""
 
-import csv
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from infoshot.core.csv_file import parse_header, read_lines, read_text
 from infoshot.core.errors import DataError
+from infoshot.core.file_state import COMMIT
 from infoshot.core.outputs import check_outputs, is_stream
 from infoshot.labelling.exports import EXPORTS
-from infoshot.labelling.run_files import COMMIT, FACTS, STATE_FILES
+from infoshot.labelling.run_files import FACTS, RUN_FILES
 from infoshot.labelling.run_folder import CSV_COLUMNS
 
 SUGGESTION_COLUMNS = ("path", "label", "guess", "runner_up", "confidence")
 AUDIT_COLUMNS = ("path", "label", "truth")
 _SHEETS = (SUGGESTION_COLUMNS, AUDIT_COLUMNS)
-_RUN_FILES = {*STATE_FILES, *EXPORTS, "state.safetensors", "labels"}  # the last two: over shards
+_OF_RUNS = {*RUN_FILES.names, *EXPORTS, "state.safetensors", "labels"}  # the last two: over shards
 _RECORD = re.compile(rb'\s*\{.*"format"\s*:\s*"infoshot\.', re.DOTALL)
 _START = 4096  # bytes in which a record of a run says what it is, and a sheet has its header
-_DELIMITERS = (",", ";", "\t")  # of spreadsheet programs
-
-
-@dataclass(frozen=True)
-class _Header:
-    """The names of the columns of a CSV file, and how to read it; no columns if it is not one."""
-
-    columns: tuple[str, ...] = ()
-    delimiter: str = ","
-    encoding: str = "utf-8-sig"
 
 
 def check_results(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> None:
@@ -83,18 +73,17 @@ def has_answers(path: Path) -> bool:
     Such a sheet has a column ``path``, and a column ``truth`` or ``label`` that is not empty. A
     file of labels that a command wrote is not a sheet.
     """
-    header = _read_header(path)
-    answers = next((name for name in ("truth", "label") if name in header.columns), None)
-    if answers is None or header.columns == CSV_COLUMNS:
+    names, separator = parse_header(_read_start(path), "path")
+    answers = next((name for name in ("truth", "label") if name in names), None)
+    if answers is None or names == CSV_COLUMNS:
         return False
-    column, n_columns = header.columns.index(answers), len(header.columns)
     try:
-        with path.open(newline="", encoding=header.encoding, errors="replace") as file:
-            _, *rows = csv.reader(file, delimiter=header.delimiter, strict=True)
-    except (OSError, ValueError, csv.Error):
+        _, *lines = read_lines(path, read_text(path), separator)
+    except (DataError, ValueError):
         return True  # nobody can tell, so it is kept
+    column = names.index(answers)
     # Cells beyond the header are notes of a person.
-    cells = (cell for row in rows for cell in (*row[column : column + 1], *row[n_columns:]))
+    cells = (cell for _, row in lines for cell in (*row[column : column + 1], *row[len(names) :]))
     return any(cell.strip() for cell in cells)
 
 
@@ -105,7 +94,8 @@ def _is_free(path: Path) -> bool:
     """
     if is_stream(path) or not path.is_file() or not path.stat().st_size:
         return True
-    return _read_header(path).columns in _SHEETS and not has_answers(path)
+    names, _ = parse_header(_read_start(path), "path")
+    return names in _SHEETS and not has_answers(path)
 
 
 def _check_run_file(output: Path) -> None:
@@ -115,7 +105,7 @@ def _check_run_file(output: Path) -> None:
         raise DataError(f"{output}: the record of a run; choose another file.")
     for folder in place.parents:
         name = place.relative_to(folder).parts[0]
-        own = name.casefold() in _RUN_FILES or name.startswith(".")
+        own = name.casefold() in _OF_RUNS or name.startswith(".")
         if own and (_is_record(folder / FACTS) or _is_record(folder / COMMIT / FACTS)):
             raise DataError(f"{output}: belongs to the run in {folder}; choose another file.")
 
@@ -123,22 +113,6 @@ def _check_run_file(output: Path) -> None:
 def _is_record(path: Path) -> bool:
     """Whether a file is JSON in which this program records a run."""
     return _RECORD.match(_read_start(path)) is not None
-
-
-def _read_header(path: Path) -> _Header:
-    """Read the columns of a CSV file as this or a spreadsheet program writes it."""
-    start = _read_start(path)
-    encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    lines = start.decode(encoding, "ignore").splitlines()[:1]
-    for delimiter in _DELIMITERS:
-        try:
-            cells = next(csv.reader(lines, delimiter=delimiter), [])
-        except csv.Error:
-            continue
-        columns = tuple(cell.strip() for cell in cells)
-        if "path" in columns:
-            return _Header(columns, delimiter, encoding)
-    return _Header()
 
 
 def _read_start(path: Path) -> bytes:

@@ -8,6 +8,8 @@ provenance of everything. These files and the report are replaced together.
 import dataclasses
 import json
 import math
+import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +19,13 @@ from typing import Any
 from infoshot.core.csv_file import csv_text
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError
+from infoshot.core.file_state import digest
+from infoshot.core.parquet_file import ColumnKind, format_table, parse_table
 from infoshot.core.spreadsheet import guard_rows
 from infoshot.images.folders import ImageFile
 from infoshot.labelling.corrections import format_corrections, read_corrections
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
-from infoshot.labelling.labels_parquet import STATUSES, format_parquet, parse_parquet
 from infoshot.labelling.run_files import (
     CLASSIFIER,
     CORRECTIONS,
@@ -31,15 +34,19 @@ from infoshot.labelling.run_files import (
     LABELS,
     PARQUET,
     REPORT,
+    RUN_FILES,
     RunFacts,
-    digest,
-    parse_facts,
-    read_current,
-    read_state,
-    write_state,
 )
 
 CSV_COLUMNS = ("path", "label", "confidence", "runner_up", "margin", "status", "reason")
+_COLUMNS: Mapping[str, ColumnKind] = {  # of labels.parquet, as far as it is read back
+    **dict.fromkeys(("path", "label", "runner_up", "status", "reason", "sha256"), "text"),
+    "file": "bytes",
+    **dict.fromkeys(("confidence", "margin"), "number"),
+    "probabilities": "numbers",
+}
+_STATUSES = ("labelled", "unsure", "outlier", "unreadable")
+_DIGEST = re.compile("([0-9a-f]{64})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +105,7 @@ def write_run(
     """
     files = {
         LABELS: format_labels(decision.labels, csv_safe=csv_safe).encode(),
-        PARQUET: format_parquet(decision),
+        PARQUET: _format_rows(decision),
         CLASSIFIER: decision.classifier.to_bytes(),
         REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
     }
@@ -110,7 +117,7 @@ def write_run(
         "files": {name: digest(content) for name, content in files.items()},
     }
     text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
-    write_state(folder, {**files, FACTS: text.encode()})
+    RUN_FILES.write(folder, {**files, FACTS: text.encode()})
 
 
 def format_labels(labels: Sequence[ImageLabel], *, csv_safe: bool = False) -> str:
@@ -121,7 +128,7 @@ def format_labels(labels: Sequence[ImageLabel], *, csv_safe: bool = False) -> st
 
 def check_finished(folder: Path) -> None:
     """Raise ``DataError`` if a folder does not contain a finished run."""
-    read_state(folder)
+    RUN_FILES.read(folder)
 
 
 def read_run(folder: Path) -> FinishedRun:
@@ -132,13 +139,13 @@ def read_run(folder: Path) -> FinishedRun:
     DataError
         If there is no finished run, or its files are damaged.
     """
-    facts, files = read_state(folder, PARQUET)
-    rows = parse_parquet(
-        files[PARQUET],
-        folder / PARQUET,
-        n_images=facts["counts"].get("photos", -1),
-        classes=list(facts["classes"]),
-    )
+    facts, files = RUN_FILES.read(folder, PARQUET)
+    try:
+        rows = _parse_rows(files[PARQUET], facts)
+    except ValueError as error:
+        raise DataError(
+            f"{folder / PARQUET}: damaged, or not the labels of this run ({error})."
+        ) from error
     examples = [
         Example(
             entry["label"],
@@ -149,7 +156,9 @@ def read_run(folder: Path) -> FinishedRun:
         for entry in facts["examples"]
     ]
     request = Request(**facts["request"])
-    return FinishedRun(request, facts, examples, rows.labels, rows.digests, rows.probabilities)
+    return FinishedRun(
+        request, facts, examples, _make_labels(rows), rows["sha256"], rows["probabilities"]
+    )
 
 
 def find_run_cache(classifier: Path) -> Path | None:
@@ -164,8 +173,59 @@ def find_run_cache(classifier: Path) -> Path | None:
 
 def _read_facts(folder: Path) -> RunFacts | None:
     """Read run.json; ``None`` if there is no finished run."""
-    text = read_current(folder, FACTS)
-    return None if text is None else parse_facts(text, folder / FACTS)
+    text = RUN_FILES.read_file(folder, FACTS)
+    return None if text is None else RUN_FILES.parse(text, folder / FACTS)
+
+
+def _format_rows(decision: Decision) -> bytes:
+    """Format labels.parquet: labels with probabilities, outlier scores and digests."""
+    labels = decision.labels
+    columns: dict[str, Any] = {
+        field.name: [getattr(label, field.name) for label in labels]
+        for field in dataclasses.fields(ImageLabel)
+    }
+    columns["file"] = [os.fsencode(label.file.absolute()) for label in labels]
+    columns["sha256"] = list(decision.digests)
+    columns["outlier_score"] = decision.outlier_scores.tolist()
+    columns["probabilities"] = decision.probabilities.tolist()
+    return format_table(columns, {"classes": json.dumps(decision.classes)})
+
+
+def _parse_rows(content: bytes, facts: RunFacts) -> dict[str, list[Any]]:
+    """Parse the columns of labels.parquet; raise ``ValueError`` if they do not fit run.json."""
+    classes, n_images = list(facts["classes"]), facts["counts"].get("photos", -1)
+    columns = parse_table(content, _COLUMNS, n_rows=n_images, width=len(classes))
+    allowed = {"status": {*_STATUSES}, "label": {"", *classes}, "runner_up": {"", *classes}}
+    for name, values in allowed.items():
+        if wrong := set(columns[name]) - values:
+            raise ValueError(f"the column '{name}' has the value {min(wrong)!r:.60}")
+    if not all(_DIGEST.fullmatch(text) for text in columns["sha256"]):
+        raise ValueError("the column 'sha256' has a value that is not a digest")
+    for name in ("confidence", "margin"):
+        _check_shares(name, columns[name])
+    for row in columns["probabilities"]:
+        if row is None or len(row) != len(classes):
+            raise ValueError(f"a row has not {len(classes)} probabilities")
+        _check_shares("probabilities", row)
+    return columns
+
+
+def _check_shares(name: str, values: Sequence[float | None]) -> None:
+    """Check numbers between 0 and 1, with a margin for rounding; NaN is allowed."""
+    for value in values:
+        if value is None or not (math.isnan(value) or -0.001 <= value <= 1.001):
+            raise ValueError(f"the column '{name}' has the value {value}")
+
+
+def _make_labels(columns: Mapping[str, list[Any]]) -> list[ImageLabel]:
+    """Make the labels of the images from the columns of labels.parquet."""
+    names = [field.name for field in dataclasses.fields(ImageLabel) if field.name != "file"]
+    return [
+        ImageLabel(file=Path(os.fsdecode(file)), **dict(zip(names, values, strict=True)))
+        for file, values in zip(
+            columns["file"], zip(*(columns[name] for name in names), strict=True), strict=True
+        )
+    ]
 
 
 def _as_stored(request: Request) -> Request:
@@ -193,7 +253,7 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
         "counts": {
             "examples": len(decision.examples),
             "photos": len(decision.labels),
-            **{status: statuses[status] for status in STATUSES},
+            **{status: statuses[status] for status in _STATUSES},
         },
         "method": {
             "name": decision.request.method,

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from infoshot.core.errors import DataError
 from infoshot.core.npy_header import array_size, read_npy_header
-from infoshot.core.regular_file import fill_tensor, open_regular
+from infoshot.core.regular_file import open_regular
 from infoshot.core.safetensors_header import read_header
+from infoshot.core.tensor_file import fill_tensor
 
 _SUFFIXES = (".safetensors", ".npy")
 _ACCEPTED = "a shard is safetensors with features [n, D], or .npy [n, D], in float16 or float32"

@@ -9,7 +9,8 @@ from random import Random
 import numpy as np
 from PIL import Image, features
 
-from infoshot.images.decoding import FileLocation, decode, is_image_name, read_crop
+from infoshot.core.pixels import decode
+from infoshot.images.decoding import FileLocation, is_image_name, read_crop
 from tests.fuzz.kinds.made import make_image, write
 from tests.fuzz.mutations import INTEGERS, damage
 from tests.fuzz.runner import Case, Kind

@@ -63,8 +63,6 @@ def find_tars(root: Path) -> FoundImages | None:
         return None
     found = FoundImages("tar archives of class folders", [], {}, [])
     for archive in archives:
-        if archive.exists() and not archive.is_file():
-            raise DataError(f"{archive}: not a regular file, so not a tar archive.")
         _index(archive, found)
     return found
 

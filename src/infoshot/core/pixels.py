@@ -1,18 +1,25 @@
-"""What decoding an image costs, estimated before it is decoded, and whether it is complete.
+"""Images of any common format as RGB pixels, with limits on memory and time.
 
 A file of some kilobytes may describe an image of gigabytes, or hundreds of passes over it. Pillow
-limits the number of pixels only, so memory and time are estimated here from the header. All limits
-leave room for photos of 100 megapixels. They depend on the file alone, so that every command
-accepts the same images.
+limits the number of pixels only, so memory and time are estimated here from the header, before an
+image is decoded. All limits leave room for photos of 100 megapixels. They depend on the file alone,
+so that every command accepts the same images.
 """
 
+import io
 import re
 import struct
 import zlib
+from functools import cache
 
 import numpy as np
-from PIL import Image
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, UnidentifiedImageError
 
+from infoshot.core.errors import DataError
+
+Pixels = NDArray[np.uint8]
+_STRIP = 2**18  # pixels that are converted at a time
 _MOST_MEMORY = 800_000_000  # bytes while one image is decoded
 _MOST_SCANNED = 2_500_000_000  # pixels times scans of a JPEG; 0.7 ns each
 _MOST_SCANS_IN_TIFF = 100  # libtiff's own limit
@@ -33,10 +40,98 @@ _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by the colour type of a PNG
 _PIECE = 2**20
 
 
-def check_metadata(content: bytes) -> None:
-    """Raise ``ValueError`` if opening the image would take long."""
-    if content.startswith(b"\xff\xd8") and content.count(b"Exif\0\0") > _MOST_EXIF:
-        raise ValueError(f"its EXIF data have more than {_MOST_EXIF} parts")
+def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
+    """Decode an image of any common format to RGB pixels.
+
+    Greyscale, palette and CMYK images become RGB, transparency is put on black, 16 bits become 8,
+    animations yield their first frame, and photos are rotated as their EXIF orientation says. With
+    ``at_least`` a JPEG is decoded at half, a quarter or an eighth of its size as long as both
+    sides keep that many pixels, which is several times faster for large photos.
+
+    Raises
+    ------
+    DataError
+        If the bytes are not a complete image; the message starts with ``name``.
+    """
+    if not content:
+        raise DataError(f"{name}: the file is empty.")
+    try:
+        pixels, orientation = _load(content, at_least)
+        return np.ascontiguousarray(_upright(pixels, orientation))
+    except UnidentifiedImageError as error:
+        raise DataError(f"{name}: not an image, or in a format that is not supported.") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{name}: too large for a photo ({error}).") from error
+    except Exception as error:  # decoders raise many kinds of errors for damaged bytes
+        raise DataError(f"{name}: cannot be decoded ({_first_line(error)}).") from error
+
+
+def _load(content: bytes, at_least: int | None) -> tuple[Pixels, int]:
+    """Return pixels and orientation; Pillow's image is freed on return."""
+    _check_metadata(content)
+    with Image.open(io.BytesIO(content), formats=_formats()) as image:
+        check_cost(image, content)
+        if at_least is not None:
+            image.draft(None, (at_least, at_least))
+        image.load()
+        _check_rows(image, content)
+        return _pixels(image), _orientation(image)
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """List the formats of photos that Pillow decodes here without another program."""
+    Image.init()
+    kinds = "JPEG MPO PNG GIF WEBP TIFF BMP PPM AVIF JPEG2000"
+    return tuple(kind for kind in kinds.split() if kind in Image.OPEN)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except Exception:  # damaged metadata; the pixels are still usable
+        return 1
+    return int(orientation) if orientation in range(1, 9) else 1
+
+
+def _upright(pixels: Pixels, orientation: int) -> Pixels:
+    """Rotate as the EXIF orientation says."""
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
+
+
+def _pixels(image: Image.Image) -> Pixels:
+    """Convert to RGB; large images in strips, so that copies take little memory."""
+    n_rows = _STRIP // image.width
+    if n_rows >= image.height:
+        return np.asarray(_rgb(image))
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    for top in range(0, image.height, n_rows):
+        strip = image.crop((0, top, image.width, min(top + n_rows, image.height)))
+        pixels[top : top + n_rows] = np.asarray(_rgb(strip))
+    return pixels
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16") or image.mode == "I":
+        values = np.asarray(image).clip(0, 65_535) // 257
+        image = Image.fromarray(values.astype(np.uint8))
+    elif image.mode == "F":
+        raise ValueError("the range of floating-point pixels is unknown")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        ground = Image.new("RGBA", layer.size, (0, 0, 0, 255))
+        image = Image.alpha_composite(ground, layer)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0] or type(error).__name__
 
 
 def check_shape(width: int, height: int) -> None:
@@ -75,6 +170,12 @@ def check_cost(image: Image.Image, content: bytes) -> None:
         raise ValueError(
             f"{len(content) / 1e6:.0f} MB of this kind of {image.format} take too long to decode"
         )
+
+
+def _check_metadata(content: bytes) -> None:
+    """Raise ``ValueError`` if opening the image would take long."""
+    if content.startswith(b"\xff\xd8") and content.count(b"Exif\0\0") > _MOST_EXIF:
+        raise ValueError(f"its EXIF data have more than {_MOST_EXIF} parts")
 
 
 def _stored_bytes(image: Image.Image) -> int:
@@ -126,7 +227,7 @@ def _count_scans(image: Image.Image, content: bytes) -> int:
     return n_scans
 
 
-def check_rows(image: Image.Image, content: bytes) -> None:
+def _check_rows(image: Image.Image, content: bytes) -> None:
     """Raise ``ValueError`` if a decoded PNG lacks rows, which Pillow leaves black.
 
     Rows are decoded in order, so that a last row that is not black is enough. Only if it is black,
