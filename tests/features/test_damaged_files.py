@@ -162,6 +162,11 @@ def test_the_files_that_are_damaged_above_are_sound_otherwise(tmp_path):
     assert read_features(tmp_path / "a").class_names == ("a", "é", "c")
 
 
+def test_names_that_cannot_be_a_path_are_refused(tmp_path):
+    with pytest.raises(DataError, match="embedded null byte"):
+        read_features(tmp_path / "a\0b")
+
+
 def test_arrays_that_grow_too_much_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(npz_file, "_LARGE", 2**16)
     zeros = np.zeros((10_000, 4), np.float32)

@@ -2,9 +2,9 @@
 
 A file holds ``features`` [N, D] (float), ``labels`` [N] (whole numbers, -1 unlabelled), optionally
 ``base_mean`` [D] and ``class_names``. In safetensors the names are JSON in the metadata, beside the
-provenance. ``.npz`` may also use the keys ``f``, ``y`` and
-``base``. To save space ``features`` may be 8-bit whole numbers with one ``features_scale`` per row.
-Pickles are never read.
+provenance. ``.npz`` may also use the keys ``f``, ``y`` and ``base``. To save space ``features`` may
+be 8-bit whole numbers with one ``features_scale`` per row. Types and shapes are checked before an
+array is read. Pickles are never read.
 """
 
 import hashlib
@@ -91,7 +91,7 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
         If the file is missing, damaged, of another format or inconsistent; the message says what
         was found and what is accepted.
     """
-    path = Path(path)
+    path, magic = Path(path), b""
     try:
         with open_regular(path) as file:
             magic = file.read(len(_ZIP_MAGIC))
