@@ -2,9 +2,9 @@
 
 A file holds ``features`` [N, D] (float), ``labels`` [N] (whole numbers, -1 unlabelled), optionally
 ``base_mean`` [D] and ``class_names``. In safetensors the names are JSON in the metadata, beside the
-provenance. ``.npz`` may also use the keys ``f``, ``y`` and
-``base``. To save space ``features`` may be 8-bit whole numbers with one ``features_scale`` per row.
-Pickles are never read.
+provenance. ``.npz`` may also use the keys ``f``, ``y`` and ``base``. To save space ``features`` may
+be 8-bit whole numbers with one ``features_scale`` per row. Types and shapes are checked before an
+array is read. Pickles are never read.
 """
 
 import hashlib
@@ -93,7 +93,7 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
         If the file is missing, damaged, of another format or inconsistent; the message says what
         was found and what is accepted.
     """
-    path = Path(path)
+    path, magic = Path(path), b""
     try:
         with open_regular(path) as file:
             magic = file.read(len(_ZIP_MAGIC))
@@ -204,7 +204,9 @@ def _read_names(archive: NpzFile, array: StoredArray) -> list[str]:
 def _read_table(path: Path, content: _Content) -> FeatureTable:
     """Check what the file declares, read it, check it, and build the table."""
     arrays = content.arrays
-    _check_arrays(path, content)
+    _check_keys(path, content)
+    _check_kinds(path, arrays)
+    _check_shapes(path, arrays)
     features, labels = _read_scaled(arrays), arrays["labels"].read()
     if labels.dtype == torch.uint64 and bool((labels.view(torch.int64) < 0).any()):
         raise DataError(f"{path}: labels must be below 2**63.")
@@ -222,20 +224,29 @@ def _read_table(path: Path, content: _Content) -> FeatureTable:
     return FeatureTable(features, labels, base_mean, names, content.metadata)
 
 
-def _check_arrays(path: Path, content: _Content) -> None:
-    """Check dtypes and shapes before anything is read."""
-    arrays = content.arrays
+def _check_keys(path: Path, content: _Content) -> None:
     for name in ("features", "labels"):
-        if name not in arrays:
-            found = [repr(other)[1:-1] for other in sorted([*arrays, *content.others])[:10]]
-            listed = f"{', '.join(found) or 'nothing':.200}"
-            raise DataError(f"{path}: the key '{name}' is missing (found {listed}); {_ACCEPTED}.")
+        if name not in content.arrays:
+            keys = sorted([*content.arrays, *content.others])[:10]
+            found = f"{', '.join(repr(key)[1:-1] for key in keys) or 'nothing':.200}"
+            raise DataError(f"{path}: the key '{name}' is missing (found {found}); {_ACCEPTED}.")
+
+
+def _check_kinds(path: Path, arrays: Mapping[str, _Array]) -> None:
+    """Require numbers of common types."""
     for name, array in arrays.items():
-        if not (array.is_float or array.is_whole or array.dtype == "bool"):
+        if array.is_float or array.is_whole or array.dtype == "bool":
+            continue
+        if name == "labels":
             raise DataError(
-                f"{path}: {name} must hold numbers (names of classes go into class_names); "
+                f"{path}: labels must hold numbers (names of classes go into class_names); "
                 f"got {array.dtype:.60}."
             )
+        raise _wrong(path, name, array, "float16, float32 or float64")
+
+
+def _check_shapes(path: Path, arrays: Mapping[str, _Array]) -> None:
+    """Require shapes that fit together, and the type that each array needs."""
     features, labels = arrays["features"], arrays["labels"]
     if len(features.shape) != 2 or 0 in features.shape:
         raise _wrong(path, "features", features, "[N, D] with N and D at least 1")
@@ -286,4 +297,5 @@ def _check_names(path: Path, names: object, highest: int) -> tuple[str, ...]:
 
 
 def _wrong(path: Path, name: str, found: _Array, required: str) -> DataError:
-    return DataError(f"{path}: {name} must be {required}; got {found.dtype} {list(found.shape)}.")
+    shape = f"{list(found.shape)!r:.60}"
+    return DataError(f"{path}: {name} must be {required}; got {found.dtype:.60} {shape}.")
