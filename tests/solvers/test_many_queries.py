@@ -58,7 +58,7 @@ def test_results_do_not_depend_on_the_number_of_threads(solver, small_sizes):
 
 
 def test_threads_share_one_large_task_and_use_one_core_each(monkeypatch):
-    task, _ = gaussian_tasks(1, n_way=2, n_query=2500, dim=8)
+    task, _ = gaussian_tasks(1, n_way=2, n_query=4100, dim=8)
     log_softmax, both, seen = torch.log_softmax, threading.Barrier(2), set()
 
     def watched(*arguments, **settings):
@@ -91,7 +91,7 @@ def test_blocks_equal_the_paper(small_sizes):
     assert_parity(TimAdm(n_steps=10), tasks, paper.tim_adm, BOTH, n_steps=10)
 
 
-@pytest.mark.parametrize(("n_qry", "n_blocks"), [(4095, 1), (4096, 2), (20_000, 8), (70_000, 32)])
+@pytest.mark.parametrize(("n_qry", "n_blocks"), [(8191, 1), (8192, 2), (20_000, 4), (70_000, 16)])
 def test_number_of_blocks_depends_on_the_queries_only(n_qry, n_blocks):
     z = torch.zeros(1, 1, 2).expand(1, n_qry, 2)
     task = TaskBatch(torch.eye(2).unsqueeze(0), torch.tensor([[0, 1]]), z, 2)

@@ -18,7 +18,9 @@ from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
 
 _LOG2_E = math.log2(math.e)
-_LEAST_QUERIES = 2048  # of a block, where there are several
+_LEAST_QUERIES = (
+    4096  # of a block, where there are several; threads disturb each other in small ones
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,4 +117,4 @@ def soft_labels(log_q: Tensor, log_share: Tensor) -> Tensor:
 
 def _exp(x: Tensor) -> Tensor:
     """Exponential through base 2, two to twenty times faster than PyTorch's exp on a CPU."""
-    return torch.exp2(x * _LOG2_E)
+    return (x * _LOG2_E).exp2_()

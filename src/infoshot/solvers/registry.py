@@ -161,7 +161,7 @@ _ALL = (
         name="tim-auto",
         solver=TimAuto(),
         summary="information maximization that estimates the class balance from the features",
-        cost="Q Q d, and 140 steps of K N min(N, 2 d)",
+        cost="Q min(Q, 8192) d, and 140 steps of K N min(N, 2 d)",
     ),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
