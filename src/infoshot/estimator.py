@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -21,6 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from infoshot.core.checks import few_queries, numeric_tensor, one_of
+from infoshot.core.class_labels import keep_types, split_labels
 from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning
 from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
 from infoshot.core.types import Status, TaskBatch
@@ -140,7 +142,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like of shape (n_samples, n_features)
             Features of all samples.
         y : array-like of shape (n_samples,)
-            Labels; -1, or ``None`` among strings, marks an unlabelled row.
+            Labels: text, whole numbers or booleans; -1, or ``None`` among strings, marks an
+            unlabelled row.
 
         Returns
         -------
@@ -156,12 +159,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "TIMClassifier requires y to be passed, but the target y is None."
             )
         z = self._features(validate_data(self, X, dtype=[np.float64, np.float32]))
-        labels: Array = column_or_1d(_keep_types(y), warn=True)
-        check_consistent_length(z, labels)
-        unlabelled = _is_unlabelled(labels)
-        known = labels[~unlabelled]
-        if known.dtype == object:
-            known = np.array(known.tolist())
+        known, unlabelled = split_labels(column_or_1d(keep_types(y), warn=True))
+        check_consistent_length(z, unlabelled)
         check_classification_targets(known)
         self.classes_, encoded = np.unique(known, return_inverse=True)
         n_way = len(self.classes_)
@@ -200,6 +199,35 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities = self.predict_proba(X)
         labels: Array = self.classes_[probabilities.argmax(1)]
         return labels
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy of ``predict`` on the labelled rows; unlabelled rows are ignored.
+
+        So ``GridSearchCV`` and ``cross_val_score`` work on partly labelled data. With
+        ``scoring="accuracy"`` instead of the default they would count -1 as a class.
+
+        Parameters
+        ----------
+        X, y
+            As in :meth:`fit`.
+        sample_weight : array-like of shape (n_samples,)
+            Weights of all rows. ``None``: all equal.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If no row is labelled.
+        """
+        known, unlabelled = split_labels(column_or_1d(keep_types(y), warn=True))
+        check_consistent_length(X, unlabelled, sample_weight)
+        if not len(known):
+            raise InvalidArgumentError(
+                "all rows of y are unlabelled (-1 or None), so there is no accuracy to compute; "
+                "in a cross-validation, use fewer folds or label more rows."
+            )
+        weights = None if sample_weight is None else column_or_1d(sample_weight)[~unlabelled]
+        predicted = self.predict(X)[~unlabelled]
+        return float(accuracy_score(known, predicted, sample_weight=weights))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted classifier as safetensors; :meth:`load` reads it.
@@ -355,31 +383,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return scaled
 
 
-def _keep_types(y: ArrayLike) -> ArrayLike:
-    """Convert a list of text with None, NaN or -1 to objects; NumPy would convert all to text."""
-    if isinstance(y, (list, tuple)) and any(isinstance(label, str) for label in y):
-        return np.array(y, dtype=object)
-    return y
-
-
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a parameter of any type
     """Convert NumPy's and PyTorch's numbers and arrays to Python's."""
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _is_unlabelled(y: Array) -> Array:
-    """Mask of the rows without a label: -1, or ``None`` and NaN among objects."""
-    if y.dtype.kind in "USO":
-        for marker in {"-1", "nan", "None", ""} & {label for label in y if isinstance(label, str)}:
-            raise InvalidArgumentError(
-                f"y holds the text '{marker}'; mark unlabelled rows by None (in a list or an "
-                "object array), or rename the class."
-            )
-    if y.dtype.kind in "US":
-        return np.zeros(len(y), dtype=bool)
-    if y.dtype == object:
-        return np.array([label is None or label != label or label == -1 for label in y], dtype=bool)
-    mask: Array = y == -1
-    return mask

@@ -38,6 +38,9 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from infoshot.core.errors import DataError
+from infoshot.core.job_variables import local_size
+from infoshot.core.regular_file import open_regular, read_regular
+from infoshot.images.image_checks import check_cost, check_metadata, check_rows, check_shape
 
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .png .bmp .gif .webp .tif .tiff .ppm .pgm .pnm".split()  # noqa: SIM905
@@ -50,19 +53,9 @@ _FEWEST_FOR_PROCESSES = 2000
 _MOST_WORKERS = 16
 _THREADS = 4
 _PR_SET_PDEATHSIG = 1
-_MOST_PIXELS = 90_000_000
-_LARGEST_ASPECT = 100
+_STRIP = 2**18  # pixels that are converted at a time
 _LARGEST_FILE = 2**30
 DECODING = "JPEG from twice the size"  # as provenance records it
-_TURNS = {  # by the orientation in the EXIF data
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 class Location(ABC):
@@ -86,6 +79,11 @@ class Location(ABC):
         return decode(content, self.name, at_least=at_least)
 
 
+def _check_size(name: str, n_bytes: int) -> None:
+    if n_bytes > _LARGEST_FILE:
+        raise DataError(f"{name}: too large for a photo ({n_bytes / 2**30:.1f} GB).")
+
+
 @final
 @dataclass(frozen=True)
 class FileLocation(Location):
@@ -104,12 +102,12 @@ class FileLocation(Location):
             facts = self.path.stat()
             if not stat.S_ISREG(facts.st_mode):
                 raise DataError(f"{self.name}: not a regular file.")
-            if facts.st_size > _LARGEST_FILE:
-                size = facts.st_size / 2**30
-                raise DataError(f"{self.name}: too large for a photo ({size:.1f} GB).")
-            return self.path.read_bytes()
+            _check_size(self.name, facts.st_size)
+            return read_regular(self.path)
         except OSError as error:
             raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
+        except ValueError as error:  # a name that no file can have
+            raise DataError(f"{self.name!r}: cannot be read ({error}).") from error
 
 
 @final
@@ -129,8 +127,9 @@ class SliceLocation(Location):
 
     def content(self) -> bytes:
         """Read the byte range."""
+        _check_size(self.name, self.size)
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(self.offset)
                 content = file.read(self.size)
         except OSError as error:
@@ -155,7 +154,10 @@ class ArrayLocation(Location):
 
     def content(self) -> bytes:
         """Return the bytes of the row."""
-        return np.ascontiguousarray(self.row, dtype=np.uint8).tobytes()
+        row = np.asarray(self.row)
+        if row.dtype.kind not in "iu":
+            raise self._wrong_pixels(row)
+        return np.ascontiguousarray(row, dtype=np.uint8).tobytes()
 
     def decode(self, content: bytes, at_least: int | None = None) -> Pixels:
         """Return stored pixels as they are; decode an encoded image."""
@@ -163,11 +165,18 @@ class ArrayLocation(Location):
         if row.ndim == 1:
             return decode(content, self.name, at_least=at_least)
         if row.ndim != 3 or row.shape[2] != 3 or row.dtype != np.uint8:
-            raise DataError(
-                f"{self.name}: pixels must be uint8 [height, width, 3]; "
-                f"got {row.dtype} {list(row.shape)}."
-            )
+            raise self._wrong_pixels(row)
+        try:
+            check_shape(row.shape[1], row.shape[0])
+        except ValueError as error:
+            raise DataError(f"{self.name}: cannot be decoded ({error}).") from error
         return np.ascontiguousarray(row)
+
+    def _wrong_pixels(self, row: NDArray[Any]) -> DataError:
+        return DataError(
+            f"{self.name}: pixels must be uint8 [height, width, 3]; "
+            f"got {row.dtype} {list(row.shape)}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,30 +243,33 @@ def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
     if not content:
         raise DataError(f"{name}: the file is empty.")
     try:
-        with Image.open(io.BytesIO(content), formats=_formats()) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
-            if max(image.size) > _LARGEST_ASPECT * min(image.size):
-                raise ValueError(
-                    f"{image.width} x {image.height} pixels are too narrow for a photo"
-                )
-            if at_least is not None:
-                image.draft(None, (at_least, at_least))
-            image.load()
-            return np.asarray(_rgb(_upright(image)))
+        pixels, orientation = _load(content, at_least)
+        return np.ascontiguousarray(_upright(pixels, orientation))
     except UnidentifiedImageError as error:
         raise DataError(f"{name}: not an image, or in a format that is not supported.") from error
-    except Image.DecompressionBombError as error:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name}: too large for a photo ({error}).") from error
     except Exception as error:  # decoders raise many kinds of errors for damaged bytes
         raise DataError(f"{name}: cannot be decoded ({_first_line(error)}).") from error
 
 
+def _load(content: bytes, at_least: int | None) -> tuple[Pixels, int]:
+    """Return pixels and orientation; Pillow's image is freed on return."""
+    check_metadata(content)
+    with Image.open(io.BytesIO(content), formats=_formats()) as image:
+        check_cost(image, content)
+        if at_least is not None:
+            image.draft(None, (at_least, at_least))
+        image.load()
+        check_rows(image, content)
+        return _pixels(image), _orientation(image)
+
+
 @cache
 def _formats() -> tuple[str, ...]:
-    """List the formats that Pillow decodes here, without those that need another program."""
+    """List the formats of photos that Pillow decodes here without another program."""
     Image.init()
-    kinds = "JPEG MPO PNG GIF WEBP TIFF BMP DIB PPM AVIF ICO TGA JPEG2000"
+    kinds = "JPEG MPO PNG GIF WEBP TIFF BMP PPM AVIF JPEG2000"
     return tuple(kind for kind in kinds.split() if kind in Image.OPEN)
 
 
@@ -271,32 +283,54 @@ def _first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0] or type(error).__name__
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """Rotate as the EXIF orientation says; Pillow's own function fails on damaged metadata."""
+def _orientation(image: Image.Image) -> int:
     try:
-        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     except Exception:  # damaged metadata; the pixels are still usable
-        return image
-    return image if turn is None else image.transpose(turn)
+        return 1
+    return int(orientation) if orientation in range(1, 9) else 1
+
+
+def _upright(pixels: Pixels, orientation: int) -> Pixels:
+    """Rotate as the EXIF orientation says."""
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
+
+
+def _pixels(image: Image.Image) -> Pixels:
+    """Convert to RGB; large images in strips, so that copies take little memory."""
+    n_rows = _STRIP // image.width
+    if n_rows >= image.height:
+        return np.asarray(_rgb(image))
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    for top in range(0, image.height, n_rows):
+        strip = image.crop((0, top, image.width, min(top + n_rows, image.height)))
+        pixels[top : top + n_rows] = np.asarray(_rgb(strip))
+    return pixels
 
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode == "I":
-        values = np.asarray(image, dtype=np.float64)
-        image = Image.fromarray((values / 257).clip(0, 255).astype(np.uint8))
+        values = np.asarray(image).clip(0, 65_535) // 257
+        image = Image.fromarray(values.astype(np.uint8))
     elif image.mode == "F":
         raise ValueError("the range of floating-point pixels is unknown")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         layer = image.convert("RGBA")
         ground = Image.new("RGBA", layer.size, (0, 0, 0, 255))
         image = Image.alpha_composite(ground, layer)
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def decode_workers() -> int:
     """Number of cores for decoding; the processes of one ``torchrun`` share the machine's."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return max(1, min(_MOST_WORKERS, cores // local_size()))
 
 
 def map_images(

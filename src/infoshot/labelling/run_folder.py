@@ -1,33 +1,45 @@
-"""The folder of a run: the files that are written to it, and reading them.
+"""A run as its folder records it: what is written, what is read back, and what may be replaced.
 
 ``labels.csv`` and ``labels.parquet`` have one line per image, ``classifier.safetensors`` classifies
-new images, ``corrections.csv`` holds the labels that a person gave. ``run.json`` records the
-provenance of everything and is written last, so that a folder with it holds a finished run.
+new images, ``corrections.csv`` holds the labels that a person gave, and ``run.json`` records the
+provenance of everything. These files and the report are replaced together.
 """
 
 import dataclasses
-import io
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoshot.core.atomic import write_atomically
-from infoshot.core.csv_file import csv_text, read_csv
+from infoshot.core.csv_file import csv_text
 from infoshot.core.environment import environment
-from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.features.extract import digest_images
-from infoshot.images.folders import ImageFile, read_labels
+from infoshot.core.errors import DataError
+from infoshot.core.spreadsheet import guard_rows
+from infoshot.images.folders import ImageFile
+from infoshot.labelling.corrections import format_corrections, read_corrections
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.labels_parquet import STATUSES, format_parquet, parse_parquet
+from infoshot.labelling.run_files import (
+    CLASSIFIER,
+    CORRECTIONS,
+    FACTS,
+    FORMAT,
+    LABELS,
+    PARQUET,
+    REPORT,
+    RunFacts,
+    digest,
+    parse_facts,
+    read_current,
+    read_state,
+    write_state,
+)
 
 CSV_COLUMNS = ("path", "label", "confidence", "runner_up", "margin", "status", "reason")
-STATUSES = ("labelled", "unsure", "outlier", "unreadable")
-_FORMAT = "infoshot.run/1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +47,7 @@ class FinishedRun:
     """A run as its folder records it."""
 
     request: Request
-    facts: Mapping[str, Any]
+    facts: RunFacts
     examples: list[Example]
     labels: list[ImageLabel]
     digests: list[str]
@@ -48,17 +60,16 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
         return {}
     if not out.is_dir():
         raise DataError(f"{out}: a file, not a folder for results.")
-    before = read_request(out)
-    if force:
-        same = before is not None and before.same_images(request)
-        return read_corrections(out) if same else {}
-    if before is None:
+    facts = _read_facts(out)
+    if facts is None:
         names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
-        own = {"labels.csv", "labels.parquet", "classifier.safetensors", "report.html", *EXPORTS}
-        if names - own:
+        if not force and names - set(EXPORTS):  # an interrupted run leaves nothing else
             raise DataError(f"{out}: contains other files; pass force=True to write there.")
         return {}
-    corrections = read_corrections(out)
+    before = Request(**facts["request"])
+    corrections = read_corrections(out, facts)
+    if force:
+        return corrections if before.same_images(request) else {}
     if before != _as_stored(request):
         n = len(corrections)
         fate = "kept" if before.same_images(request) else "lost"
@@ -68,30 +79,49 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
     return corrections
 
 
-def write_run(folder: Path, decision: Decision, warnings: Sequence[str], cache: Path) -> None:
-    """Write everything except the report and the exports."""
-    write_atomically(folder / "labels.csv", format_labels(decision.labels))
-    write_atomically(folder / "labels.parquet", _parquet(decision))
-    decision.classifier.save(folder / "classifier.safetensors")
-    text = json.dumps(_facts(decision, warnings, cache), indent=1, allow_nan=False)
-    write_atomically(folder / "run.json", text + "\n")
+def write_run(
+    folder: Path,
+    decision: Decision,
+    *,
+    report: str,
+    corrections: Mapping[str, str],
+    warnings: Sequence[str],
+    cache: Path,
+    csv_safe: bool,
+) -> None:
+    """Write everything except the exports; a process that reads sees all of it or nothing.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written; an earlier run is kept then.
+    """
+    files = {
+        LABELS: format_labels(decision.labels, csv_safe=csv_safe).encode(),
+        PARQUET: format_parquet(decision),
+        CLASSIFIER: decision.classifier.to_bytes(),
+        REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
+    }
+    if corrections:
+        files[CORRECTIONS] = format_corrections(corrections, csv_safe=csv_safe).encode()
+    facts = {
+        **_facts(decision, warnings, cache),
+        "csv_safe": csv_safe,
+        "files": {name: digest(content) for name, content in files.items()},
+    }
+    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    write_state(folder, {**files, FACTS: text.encode()})
 
 
-def format_labels(labels: Sequence[ImageLabel]) -> str:
+def format_labels(labels: Sequence[ImageLabel], *, csv_safe: bool = False) -> str:
     """Format labels as CSV."""
-    return csv_text(CSV_COLUMNS, ([_cell(label, name) for name in CSV_COLUMNS] for label in labels))
+    rows = ([_cell(label, name) for name in CSV_COLUMNS] for label in labels)
+    return csv_text(CSV_COLUMNS, guard_rows(rows, csv_safe))
 
 
 def check_finished(folder: Path) -> None:
     """Raise ``DataError`` if a folder does not contain a finished run."""
-    _read_facts(folder)
-
-
-def read_request(folder: Path) -> Request | None:
-    """Read the request of the run in this folder; ``None`` if there is no finished run."""
-    if not (folder / "run.json").is_file():
-        return None
-    return Request(**_read_facts(folder)["request"])
+    read_state(folder)
 
 
 def read_run(folder: Path) -> FinishedRun:
@@ -102,22 +132,13 @@ def read_run(folder: Path) -> FinishedRun:
     DataError
         If there is no finished run, or its files are damaged.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    facts = _read_facts(folder)
-    path = folder / "labels.parquet"
-    try:
-        columns = pq.read_table(path).to_pydict()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: missing or damaged ({error}).") from error
-    names = [field.name for field in dataclasses.fields(ImageLabel) if field.name != "file"]
-    labels = [
-        ImageLabel(file=Path(os.fsdecode(file)), **dict(zip(names, values, strict=True)))
-        for file, values in zip(
-            columns["file"], zip(*(columns[name] for name in names), strict=True), strict=True
-        )
-    ]
+    facts, files = read_state(folder, PARQUET)
+    rows = parse_parquet(
+        files[PARQUET],
+        folder / PARQUET,
+        n_images=facts["counts"].get("photos", -1),
+        classes=list(facts["classes"]),
+    )
     examples = [
         Example(
             entry["label"],
@@ -127,40 +148,24 @@ def read_run(folder: Path) -> FinishedRun:
         )
         for entry in facts["examples"]
     ]
-    return FinishedRun(
-        Request(**facts["request"]),
-        facts,
-        examples,
-        labels,
-        columns["sha256"],
-        columns["probabilities"],
-    )
+    request = Request(**facts["request"])
+    return FinishedRun(request, facts, examples, rows.labels, rows.digests, rows.probabilities)
 
 
 def find_run_cache(classifier: Path) -> Path | None:
     """Return the cache folder of the run that a classifier belongs to, if it still exists."""
-    folder = classifier if classifier.is_dir() else classifier.parent
     try:
-        cache = Path(_read_facts(folder)["cache"])
-    except (DataError, KeyError):
+        facts = _read_facts(classifier if classifier.is_dir() else classifier.parent)
+    except DataError:
         return None
-    return cache if cache.is_dir() else None
+    cache = Path(facts["cache"]) if facts else None
+    return cache if cache and cache.is_dir() else None
 
 
-def read_corrections(folder: Path) -> dict[str, str]:
-    """Read the labels that a person gave after the first run, by path."""
-    path = folder / "corrections.csv"
-    if not path.is_file():
-        return {}
-    return {row["path"]: row["label"] for row in read_csv(path, "path", "label")}
-
-
-def write_corrections(folder: Path, corrections: Mapping[str, str]) -> None:
-    """Write the labels that a person gave; no file if there are none."""
-    if not corrections:
-        (folder / "corrections.csv").unlink(missing_ok=True)
-        return
-    write_atomically(folder / "corrections.csv", csv_text(("path", "label"), corrections.items()))
+def _read_facts(folder: Path) -> RunFacts | None:
+    """Read run.json; ``None`` if there is no finished run."""
+    text = read_current(folder, FACTS)
+    return None if text is None else parse_facts(text, folder / FACTS)
 
 
 def _as_stored(request: Request) -> Request:
@@ -175,38 +180,6 @@ def _cell(label: ImageLabel, name: str) -> str:
     return "" if math.isnan(value) else f"{value:.4f}"
 
 
-def _read_facts(folder: Path) -> dict[str, Any]:
-    path = folder / "run.json"
-    if not path.is_file():
-        raise DataError(f"{folder}: does not contain a finished labelling run.")
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if facts["format"] != _FORMAT:
-            raise KeyError("format")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not the description of a labelling run ({error!r}).") from error
-    return facts
-
-
-def _parquet(decision: Decision) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    labels = decision.labels
-    columns: dict[str, Any] = {
-        field.name: [getattr(label, field.name) for label in labels]
-        for field in dataclasses.fields(ImageLabel)
-    }
-    columns["file"] = [os.fsencode(label.file.absolute()) for label in labels]
-    columns["sha256"] = list(decision.digests)
-    columns["outlier_score"] = decision.outlier_scores.tolist()
-    columns["probabilities"] = decision.probabilities.tolist()
-    table = pa.table(columns).replace_schema_metadata({"classes": json.dumps(decision.classes)})
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-    return sink.getvalue()
-
-
 def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str, Any]:
     """Collect what run.json records."""
     statuses = Counter(label.status for label in decision.labels)
@@ -214,7 +187,7 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
     held_out, classifier = decision.held_out, decision.classifier
     estimate = held_out.estimate()
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "request": dataclasses.asdict(decision.request),
         "classes": {name: counts[name] for name in decision.classes},
         "counts": {
@@ -254,63 +227,3 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
             for example in decision.examples
         ],
     }
-
-
-def read_given(given: str | os.PathLike[str] | Mapping[str, str]) -> list[tuple[ImageFile, str]]:
-    """Read the labels that a person gives, from a CSV file or a mapping of paths."""
-    if not isinstance(given, Mapping):
-        return read_labels(Path(given))
-    pairs = [(str(path), str(label).strip()) for path, label in given.items()]
-    corrections = [(ImageFile(path, Path(path)), label) for path, label in pairs if label]
-    if not corrections:
-        raise InvalidArgumentError("corrections must hold at least one label; got none.")
-    return corrections
-
-
-def apply_corrections(
-    examples: Sequence[Example],
-    images: Sequence[ImageFile],
-    digests: Sequence[tuple[str, str]],
-    corrections: Mapping[str, str],
-) -> list[Example]:
-    """Add corrected images to the examples; a corrected example changes its label."""
-    place = {image.path: number for number, image in enumerate(images)}
-    of_example = {example.image.path: number for number, example in enumerate(examples)}
-    found, label_of = list(examples), dict[str, tuple[str, str]]()
-    for path, label in corrections.items():
-        number = place.get(path)
-        if number is not None:
-            digest, reason = digests[number]
-            if reason:
-                raise DataError(f"{path}: {reason}, so it cannot be an example.")
-            other, other_path = label_of.setdefault(digest, (label, path))
-            if other != label:
-                raise DataError(
-                    f"the same image is corrected to '{other}' and to '{label}': {other_path} and "
-                    f"{path}."
-                )
-            found.append(Example(label, images[number], digest, given=True))
-        elif path in of_example:
-            found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
-        else:
-            image = ImageFile(path, Path(path))
-            ((digest, reason),) = digest_images([image.location], 1)
-            if reason:
-                raise DataError(f"{path}: not an image of this run, and not a readable file.")
-            found.append(Example(label, image, digest, given=True))
-    return found
-
-
-def find_name(image: ImageFile, known: Sequence[ImageLabel | ImageFile]) -> str:
-    """Return the path under which a run knows an image that a user names by path or by file.
-
-    The absolute path if the run does not know it.
-    """
-    for own in known:
-        if image.path == own.path:
-            return own.path
-    wanted = image.file.absolute()
-    for own in known:
-        if wanted == own.file.absolute():
-            return own.path
-    return str(wanted)

@@ -13,10 +13,11 @@ from infoshot.solvers.baselines.paddle import Paddle
 from infoshot.solvers.baselines.prototype import Prototype
 from infoshot.solvers.baselines.pt_map import PtMap
 from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
-from infoshot.solvers.loop import solve, tasks_per_chunk
+from infoshot.solvers.loop import solve
 from infoshot.solvers.method import ASSUMPTIONS, Method, Preparation
 from infoshot.solvers.registry import METHODS, method_by_name
 from infoshot.solvers.resolve import ENTRY_POINTS, method_facts, method_from_facts, resolve_method
+from infoshot.solvers.sizes import tasks_per_chunk
 from infoshot.solvers.solver import Solver, State
 from infoshot.solvers.tim_adm import TimAdm
 from infoshot.solvers.tim_auto import TimAuto

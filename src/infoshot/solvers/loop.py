@@ -19,14 +19,9 @@ from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning, ShapeEr
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import Solution, Status, TaskBatch
 from infoshot.solvers.join import join, join_in_order
+from infoshot.solvers.sizes import check_memory, tasks_per_chunk
 from infoshot.solvers.solver import Solver, StateT
 from infoshot.solvers.trace import StepEvent, StepHook, TraceRecorder
-
-# The working set of a step should fit into a core's share of the cache; on a GPU it should keep all
-# multiprocessors busy. The features of a chunk are copied once, so they are bounded too.
-WORKING_SET_BYTES = {"cpu": 8 * 2**20, "cuda": 2 * 2**30}
-MOST_FEATURE_BYTES = {"cpu": 128 * 2**20, "cuda": 4 * 2**30}
-MOST_TASKS_PER_CHUNK = {"cpu": 128, "cuda": 16384}
 
 
 def solve(
@@ -55,7 +50,8 @@ def solve(
     n_threads
         Threads that solve chunks of tasks, one core each. ``None``: as many as PyTorch uses on a
         CPU, one on other devices. Traces and hooks use one thread. Results do not depend on it,
-        except for the rounding of a single chunk, whose matrix products use the threads.
+        except for the rounding of a single chunk whose matrix products use the threads (none of
+        tim-adm and tim-auto with many queries, which share blocks of queries instead).
     chunk_size
         Tasks solved together. ``None``: as many as fit into the cache.
     validate
@@ -68,7 +64,8 @@ def solve(
     Raises
     ------
     InvalidArgumentError, ShapeError
-        If the tasks or the solver's hyperparameters are not valid.
+        If the tasks or the solver's hyperparameters are not valid, or a chunk of tasks needs more
+        memory than the machine has.
 
     Examples
     --------
@@ -87,35 +84,22 @@ def solve(
     hooks = [hook for hook in (recorder, on_step) if hook is not None]
     if n_threads is None:
         n_threads = torch.get_num_threads() if tasks.z_sup.device.type == "cpu" else 1
-    checks.at_least("n_threads", n_threads, 1)
+    checks.at_least("n_threads", n_threads, 1, checks.MOST_THREADS)
     chunk_size = tasks_per_chunk(solver, tasks) if chunk_size is None else chunk_size
     checks.at_least("chunk_size", chunk_size, 1)
+    check_memory(solver, tasks, chunk_size)
     solution = join(
         map_chunks(
             lambda chunk: _solve_chunk(solver, tasks[chunk.start : chunk.stop], chunk.start, hooks),
             chunk_ranges(len(tasks), chunk_size),
             n_threads=1 if hooks else n_threads,
+            by_blocks=solver.splits_samples(tasks),
         )
     )
     _warn_if_not_finite(solution)
     if recorder is not None:
         solution = dataclasses.replace(solution, trace=recorder.trace(solution.n_steps))
     return solution
-
-
-def tasks_per_chunk(solver: Solver[Any], tasks: TaskBatch) -> int:
-    """Number of tasks of this shape to solve together so that a step fits into the cache."""
-    device = "cpu" if tasks.z_sup.device.type == "cpu" else "cuda"
-    item_size = max(tasks.z_sup.element_size(), 4)
-    feature_bytes = (tasks.n_sup + tasks.n_qry) * tasks.dim * item_size
-    return max(
-        1,
-        min(
-            WORKING_SET_BYTES[device] // (solver.working_set(tasks) * item_size),
-            MOST_FEATURE_BYTES[device] // feature_bytes,
-            MOST_TASKS_PER_CHUNK[device],
-        ),
-    )
 
 
 @torch.inference_mode()

@@ -92,7 +92,7 @@ class Solver(ABC, Generic[StateT]):
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {
-        "n_steps": partial(checks.at_least, least=1),
+        "n_steps": partial(checks.at_least, least=1, most=checks.MOST_STEPS),
         "temperature": checks.positive,
         "learning_rate": checks.positive,
         "tolerance": checks.positive_or_none,
@@ -191,6 +191,14 @@ class Solver(ABC, Generic[StateT]):
     def working_set(self, task: TaskBatch) -> int:
         """Count the numbers that a step touches per task; it decides how many make a chunk."""
         return (task.n_sup + task.n_qry + task.n_way) * task.dim
+
+    def splits_samples(self, task: TaskBatch) -> bool:
+        """Whether tasks of this shape are divided into blocks by ``core.parallel.map_blocks``.
+
+        The threads of ``solve`` then share the blocks of a single chunk. By default they share its
+        matrix products.
+        """
+        return False
 
     def settings(self) -> dict[str, Any]:
         """Hyperparameters by name."""

@@ -19,29 +19,31 @@ N = \|S\| + \|Q\| samples: it stores the coefficients, computes scores from the 
 step costs 2 N N K. The solver takes the cheaper form: Gram up to about N = d, and up to N = 2 d
 with many steps and classes. Classes are rows throughout.
 
+Many queries are divided into blocks, which threads share, see ``adm_blocks.py``.
+
 When to prefer it: it assumes about as many queries of every class, or a known class prior. It is as
 accurate as TIM-GD and about forty times faster. Where the class balance is unknown, use TIM-auto.
 
 Reference: [Boudiaf2020]_ in ``objective.py``, Propositions 1 and 2.
 """
 
-import math
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, Literal, final
+from functools import partial, reduce
+from typing import ClassVar, Literal, Self, final
 
 import torch
 from torch import Tensor
 
 from infoshot.core import checks
+from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers import _kernels as kernels
+from infoshot.solvers.adm_blocks import Block, BlockPosterior, gram_block, n_blocks, split_samples
 from infoshot.solvers.objective import class_logits, class_means, class_rows
 from infoshot.solvers.solver import Rule, State
 from infoshot.solvers.tim import TimSolver
-
-_LOG2_E = math.log2(math.e)
 
 
 @dataclass(eq=False)
@@ -49,12 +51,17 @@ class AdmState(State):
     """``weights`` are coefficients of the samples in the Gram form, else prototypes."""
 
     gram_form: bool
-    basis: Tensor  # tau times the Gram matrix [task, n, n], or the features [task, n, dim]
+    blocks: tuple[Block, ...]  # one in the Gram form; the support is in the first
     weights: Tensor  # [task, class, n] or [task, class, dim]
     y_scaled: Tensor  # sigma * one-hot support labels, [task, class, support]
     y_count: Tensor  # its sum over the support, [task, class, 1]
     log_prior: Tensor | None  # [task, class, 1]
     balance: float | Tensor  # beta / (1 + beta), for all tasks or [task, 1, 1]
+
+    def select(self, keep: Tensor) -> Self:
+        """Return the state of some of the tasks, by mask."""
+        blocks = tuple(block.select(keep) for block in self.blocks)
+        return dataclasses.replace(super().select(keep), blocks=blocks)
 
 
 @final
@@ -103,18 +110,18 @@ class TimAdm(TimSolver[AdmState]):
 
     def init(self, task: TaskBatch) -> AdmState:
         """Start from the class means."""
-        basis = torch.cat((task.z_sup, task.z_qry), dim=1)
-        y = class_rows(task.y_sup, task.n_way, basis.dtype)
         gram_form = self._uses_gram(task)
+        y = class_rows(task.y_sup, task.n_way, task.z_sup.dtype)
         if gram_form:
-            basis = torch.bmm(basis, basis.mT).mul_(self.temperature)
-            weights = basis.new_zeros(len(task), task.n_way, basis.shape[1])
+            blocks = gram_block(task, self.temperature)
+            weights = y.new_zeros(len(task), task.n_way, task.n_sup + task.n_qry)
             weights[:, :, : task.n_sup] = y / y.sum(-1, keepdim=True)
         else:
+            blocks = split_samples(task)
             weights = class_means(task.z_sup, task.y_sup, task.n_way)
         return AdmState(
             gram_form=gram_form,
-            basis=basis,
+            blocks=blocks,
             weights=weights,
             y_scaled=y * self.support_weight(task.n_sup, task.n_qry),
             y_count=y.sum(-1, keepdim=True) * self.support_weight(task.n_sup, task.n_qry),
@@ -124,28 +131,19 @@ class TimAdm(TimSolver[AdmState]):
 
     def step(self, task: TaskBatch, state: AdmState) -> AdmState:
         """Take one q-step and one w-step, both from the posterior of the previous weights."""
-        log_p = torch.log_softmax(self._logits(state), dim=1)
-        q = self._update_assignments(log_p[:, :, task.n_sup :], state.balance, state.log_prior)
-        p = _exp(log_p)
-        p_sup, p_qry = p[:, :, : task.n_sup], p[:, :, task.n_sup :]
+        found = map_blocks(partial(self._posterior, state), state.blocks)
+        log_share = _log_share(state, found)
+        sums = map_blocks(partial(self._sums, task, state, log_share), found)
+        # a, c and -b z of the module's docstring.
+        a, c, moved = (reduce(Tensor.add_, parts) for parts in zip(*sums, strict=True))
         if self.tolerance is not None:
-            state.posterior = p_qry.clone()
-        # a, -b and 1/c of the module's docstring; -b overwrites p.
-        p_sup.mul_(self.support_weight(task.n_sup, task.n_qry))
-        a = p.sum(-1, keepdim=True)
-        if not self.linearized:
-            a, p = a.zero_(), p.zero_()
-        p_sup.sub_(state.y_scaled)
-        p_qry.sub_(q)
-        c = q.sum(-1, keepdim=True).add_(state.y_count)
-        share = c.reciprocal()
-        keep = a.mul_(share)
-        step_size = self.step_size()
+            state.posterior = torch.cat([part.query_probabilities() for part in found], dim=-1)
+        share = c.add_(state.y_count).reciprocal()
+        keep, step_size = a.mul_(share), self.step_size()
         if step_size != 1:
             share, keep = share * step_size, keep * step_size + (1 - step_size)
         if self.cross_entropy_weight == 0:  # a class without queries keeps its weights
             share, keep = share.where(c > 0, 0), keep.where(c > 0, 1)
-        moved = p if state.gram_form else torch.bmm(p, state.basis)
         state.weights.mul_(keep).addcmul_(moved, share, value=-1)
         return state
 
@@ -157,7 +155,7 @@ class TimAdm(TimSolver[AdmState]):
 
         state.weights = state.weights.contiguous()
         adm_steps(
-            state.basis,
+            state.blocks[0].basis,
             state.weights,
             state.y_scaled,
             state.y_count,
@@ -173,20 +171,24 @@ class TimAdm(TimSolver[AdmState]):
 
     def log_posterior(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
-        logits = self._logits(state)[:, :, task.n_sup :]
-        return torch.log_softmax(logits, dim=1).mT
+        logits = map_blocks(partial(self._logits, state), state.blocks)
+        return torch.log_softmax(torch.cat(logits, dim=-1)[:, :, task.n_sup :], dim=1).mT
 
     def prototypes(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
         if not state.gram_form:
             return state.weights
-        of_support, of_queries = state.weights.split((task.n_sup, task.n_qry), dim=-1)
-        return torch.baddbmm(of_support @ task.z_sup, of_queries, task.z_qry)
+        of_sup, of_qry = state.weights.split((task.n_sup, task.n_qry), dim=-1)
+        return torch.baddbmm(of_sup @ task.z_sup, of_qry, task.z_qry)
 
     def working_set(self, task: TaskBatch) -> int:
         """Count the Gram matrix or the features, and a few matrices of scores."""
         n = task.n_sup + task.n_qry
         return n * (n if self._uses_gram(task) else task.dim) + 4 * n * task.n_way
+
+    def splits_samples(self, task: TaskBatch) -> bool:
+        """Whether the task has several blocks of samples."""
+        return not self._uses_gram(task) and n_blocks(task) > 1
 
     def support_weight(self, n_sup: int, n_qry: int) -> float:
         """Sigma, the weight of a support sample relative to a query."""
@@ -214,31 +216,35 @@ class TimAdm(TimSolver[AdmState]):
         return (
             state.gram_form
             and self.tolerance is None
-            and kernels.takes(state.basis, task.n_sup + task.n_qry, task.n_way)
+            and kernels.takes(state.weights, task.n_sup + task.n_qry, task.n_way)
         )
 
-    def _logits(self, state: AdmState) -> Tensor:
+    def _logits(self, state: AdmState, block: Block) -> Tensor:
         """Scores with classes as rows, ``(task, class, sample)``, see [POSTERIOR]."""
         if not state.gram_form:
-            return class_logits(state.basis, state.weights, self.temperature)
-        scores = torch.bmm(state.weights, state.basis)
+            return class_logits(block.basis.mT, state.weights, self.temperature)
+        scores = torch.bmm(state.weights, block.basis)
         norm = torch.linalg.vecdot(state.weights, scores).unsqueeze(-1)
         return scores.sub_(norm, alpha=0.5)
 
-    def _update_assignments(
-        self, log_p: Tensor, balance: float | Tensor, log_prior: Tensor | None = None
-    ) -> Tensor:
-        """Soft labels of the queries, ``(task, class, query)``, see [Q-STEP]."""
-        log_q = log_p * (1 + self.conditional_entropy_weight)
-        if isinstance(balance, Tensor) or balance > 0:
-            top = log_q.amax(-1, keepdim=True)
-            log_share = _exp(log_q - top).sum(-1, keepdim=True).log_().add_(top)
-            if log_prior is not None:
-                log_share.sub_(log_prior)
-            log_q.sub_(log_share.mul_(balance))
-        return torch.softmax(log_q, dim=1)
+    def _posterior(self, state: AdmState, block: Block) -> BlockPosterior:
+        logits, alpha = self._logits(state, block), self.conditional_entropy_weight
+        return BlockPosterior.of(block, logits, 1 + alpha)
+
+    def _sums(
+        self, task: TaskBatch, state: AdmState, log_share: Tensor, found: BlockPosterior
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums over a block: a, c without the support, and -b z (-b in the Gram form)."""
+        sigma = self.support_weight(task.n_sup, task.n_qry)
+        a, c, b = found.sums(log_share, state.y_scaled, sigma, linearized=self.linearized)
+        return a, c, b if state.gram_form else torch.bmm(b, found.block.basis.mT)
 
 
-def _exp(x: Tensor) -> Tensor:
-    """Exponential through base 2, two to twenty times faster than PyTorch's exp on a CPU."""
-    return torch.exp2(x * _LOG2_E)
+def _log_share(state: AdmState, found: list[BlockPosterior]) -> Tensor:
+    """Term that the q-step subtracts for each class, ``(task, class, 1)``, see [Q-STEP]."""
+    whole = found[0].log_share
+    if len(found) > 1:
+        whole = torch.cat([part.log_share for part in found], dim=-1).logsumexp(-1, keepdim=True)
+    if state.log_prior is not None:
+        whole = whole - state.log_prior
+    return whole * state.balance

@@ -3,14 +3,15 @@
 import os
 import shutil
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
-import typer
 
 from infoshot import FeatureTable, write_features
-from infoshot.cli.app import app
+from infoshot.cli._commands import COMMANDS
+from infoshot.cli.app import load_command
 from tests.fuzz.kinds.features import N_ROWS, make_queries
 from tests.fuzz.kinds.made import RUN, make_image, make_rows, make_run, make_support, write
 from tests.fuzz.mutations import TEXTS
@@ -166,28 +167,27 @@ def _is_option_or_value(arguments: list[str], place: int) -> bool:
 
 def _parameters(command: str) -> list[tuple[str, str, str]]:
     """List name, option (or "") and type of every parameter of a command."""
-    found: Any = typer.main.get_command(app)
-    context = found.make_context("infoshot", command.split(), resilient_parsing=True)
-    for word in command.split():
-        _, found, _ = found.resolve_command(context, [word])
-    options = {parameter: max(parameter.opts, key=len) for parameter in found.params}
+    name, *rest = command.split()
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    function: Any = getattr(import_module(f"infoshot.cli.{module}"), attribute)
+    found = load_command(name)
+    for part in rest:
+        function = next(i.callback for i in function.registered_commands if i.name == part)
+        found = found.commands[part]
+    kinds = {name: str(hint) for name, hint in get_type_hints(function).items()}
+    options = {p.name: max(p.opts, key=len) for p in found.params if p.name in kinds}
     return [
-        (parameter.name, option if option.startswith("-") else "", _type(parameter))
-        for parameter, option in options.items()
-        if parameter.name not in _LEFT_ALONE
+        (name, option if option.startswith("-") else "", kinds[name])
+        for name, option in options.items()
+        if name not in _LEFT_ALONE
     ]
-
-
-def _type(parameter: Any) -> str:
-    descriptor = getattr(parameter, "type_descriptor", None)  # of typer, else of click
-    return str(descriptor.annotation if descriptor else parameter.type.name)
 
 
 def _value(case: Case, command: str, name: str, kind: str) -> str:
     """Choose a value, mostly of the type of the parameter."""
     random = case.random
     pool: tuple[str, ...] = _PATHS
-    if "str" in kind or "text" in kind:
+    if "str" in kind:
         pool = _NUMBERS if random.random() < 0.3 else _WORDS
     elif "int" in kind or "float" in kind:
         pool = _NUMBERS

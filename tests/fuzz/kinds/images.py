@@ -82,8 +82,6 @@ _FORMATS = {
     "deflate.tif": ("TIFF", {"compression": "tiff_adobe_deflate"}),
     "jpeg.tif": ("TIFF", {"compression": "jpeg"}),
     "plain.ppm": ("PPM", {}),
-    "plain.ico": ("ICO", {}),
-    "plain.tga": ("TGA", {}),
 }
 if features.check("jpg_2000"):
     _FORMATS["plain.jp2"] = ("JPEG2000", {})
