@@ -41,5 +41,5 @@ def test_other_tables_are_refused(case):
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"\xff" * 1000])
 def test_what_is_no_table_is_refused(content):
-    with pytest.raises(ValueError, match="[Pp]arquet"):
+    with pytest.raises(ValueError, match=r"[Pp]arquet"):
         parse_table(content, KINDS, n_rows=2, width=2)
