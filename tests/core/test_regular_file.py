@@ -79,6 +79,16 @@ def test_named_pipes_among_shards_are_named(tmp_path):
         (good.queries / name).unlink()
 
 
+def test_a_named_pipe_under_the_name_of_a_summary_is_kept(tmp_path):
+    good = make_shards(tmp_path)
+    solve_shards(good.support, good.queries, tmp_path / "out")
+    (tmp_path / "out" / "run.json").unlink()
+    os.mkfifo(tmp_path / "out" / "run.json")
+    with pytest.raises(DataError, match=r"run\.json: belongs to another command"):
+        solve_shards(good.support, good.queries, tmp_path / "out")
+    assert (tmp_path / "out" / "run.json").is_fifo()
+
+
 def test_named_pipes_among_archives_are_named(tmp_path):
     os.mkfifo(tmp_path / "images.tar")
     with pytest.raises(DataError, match=r"images.tar: .*a named pipe, not a regular file"):

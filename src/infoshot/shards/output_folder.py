@@ -18,6 +18,7 @@ from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
 
 STATE_NAME, LABELS_NAME, SUMMARY_NAME = "state.safetensors", "labels", "run.json"
@@ -173,7 +174,7 @@ class OutputFolder:
 def _is_summary(path: Path) -> bool:
     """Whether a solve over shards wrote this file."""
     try:
-        facts = json.loads(path.read_bytes())
+        facts = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(facts, dict) and str(facts.get("format")).startswith(_SUMMARY_KIND)
