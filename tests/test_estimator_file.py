@@ -57,6 +57,13 @@ def test_damaged_facts_are_refused(content, tmp_path, name):
         load(tmp_path, tensors, facts)
 
 
+def test_labels_of_an_absurd_length_are_refused(content, tmp_path):
+    tensors, facts = content
+    text = {"classes": ["a", "b", "c"], "classes_dtype": "<U500000000"}
+    with pytest.raises(DataError, match="labels cannot have the type '<U500000000'"):
+        load(tmp_path, tensors, {**facts, **text})
+
+
 @pytest.mark.parametrize("name", ["prototypes", "label_distributions", "outlier_scores"])
 def test_damaged_arrays_are_refused(content, tmp_path, name):
     tensors, facts = content

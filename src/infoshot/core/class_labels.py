@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from infoshot.core.errors import InvalidArgumentError
 
 Array = NDArray[Any]
+_MOST_BYTES = 2**28  # of all different labels together
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
@@ -74,7 +75,7 @@ def stored_labels(values: object, dtype: object) -> Array:
     if not isinstance(values, list) or not isinstance(dtype, str):
         raise TypeError("the labels must be a list, and their type text")
     kind = np.dtype(dtype)
-    if kind.kind not in "biufU":
+    if kind.kind not in "biufU" or kind.itemsize * len(values) > _MOST_BYTES:
         raise ValueError(f"labels cannot have the type {dtype!r}")
     labels = np.array(values, dtype=kind)
     if labels.ndim != 1 or labels.tolist() != values or len(set(values)) != len(values):
