@@ -24,8 +24,9 @@ from sklearn.utils.validation import (
 from infoshot.core.checks import few_queries, numeric_tensor, one_of
 from infoshot.core.class_labels import keep_types, split_labels
 from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning
-from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
+from infoshot.core.tensor_file import write_tensor_file
 from infoshot.core.types import Status, TaskBatch
+from infoshot.estimator_file import KIND, read_fitted
 from infoshot.features import unit_length
 from infoshot.solvers import (
     METHODS,
@@ -33,13 +34,12 @@ from infoshot.solvers import (
     Prototype,
     Solver,
     method_facts,
-    method_from_facts,
     resolve_method,
     solve,
+    stored_method,
 )
 
 Array = NDArray[Any]
-_KIND = "TIMClassifier"
 
 
 class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -256,7 +256,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "outlier_scores": self.outlier_scores_,
         }
         tensors = {name: torch.from_numpy(value) for name, value in fitted.items()}
-        write_tensor_file(Path(path), tensors, facts, kind=_KIND)
+        write_tensor_file(Path(path), tensors, facts, kind=KIND)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -269,21 +269,20 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         DataError
             If the file is missing, damaged, or not a classifier.
         InvalidArgumentError
-            If its method cannot be imported here.
+            If its method cannot be made here. A file never imports a module: import the module of
+            a method that is not part of this package first.
         """
-        tensors, facts = read_tensor_file(Path(path), kind=_KIND)
+        fitted, facts, classes = read_fitted(Path(path), cls._get_param_names())
         parameters = facts["parameters"]
-        if not isinstance(parameters["method"], str):
-            parameters["method"] = method_from_facts(parameters["method"])
+        parameters["method"] = stored_method(parameters["method"])
         classifier = cls(**parameters)
-        classifier._method()  # fails here, not in predict, if it cannot be imported
-        fitted = {name: tensor.clone().numpy() for name, tensor in tensors.items()}
+        classifier._method().solver.validate(len(classes))  # fails here, not in predict
         classifier.prototypes_ = fitted["prototypes"]
         classifier.label_distributions_ = fitted["label_distributions"]
         classifier.outlier_scores_ = fitted["outlier_scores"]
         classifier.n_iter_, classifier.note_ = facts["n_iter"], facts["note"]
         classifier.temperature_ = facts["temperature"]
-        classifier.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
+        classifier.classes_ = classes
         classifier.n_features_in_ = classifier.prototypes_.shape[1]
         if facts["feature_names"]:
             classifier.feature_names_in_ = np.array(facts["feature_names"], dtype=object)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from infoshot.core.errors import InvalidArgumentError
 
 Array = NDArray[Any]
+_MOST_BYTES = 2**28  # of all different labels together
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
@@ -61,6 +62,25 @@ def split_labels(y: Array) -> tuple[Array, Array]:
     if known.dtype == np.longdouble:  # it has no form in files that is the same everywhere
         known = known.astype(np.float64)
     return known, unlabelled
+
+
+def stored_labels(values: object, dtype: object) -> Array:
+    """Make labels again from what a file holds: a list of values, and NumPy's name of their type.
+
+    Raises
+    ------
+    ValueError, TypeError, OverflowError
+        If they are not different labels of that type.
+    """
+    if not isinstance(values, list) or not isinstance(dtype, str):
+        raise TypeError("the labels must be a list, and their type text")
+    kind = np.dtype(dtype)
+    if kind.kind not in "biufU" or kind.itemsize * len(values) > _MOST_BYTES:
+        raise ValueError(f"labels cannot have the type {dtype!r}")
+    labels = np.array(values, dtype=kind)
+    if labels.ndim != 1 or labels.tolist() != values or len(set(values)) != len(values):
+        raise ValueError("the labels must be different, and all of one type")
+    return labels
 
 
 def _is_marker(label: object) -> bool:

@@ -16,7 +16,13 @@ from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 from infoshot.solvers.loop import solve
 from infoshot.solvers.method import ASSUMPTIONS, Method, Preparation
 from infoshot.solvers.registry import METHODS, method_by_name
-from infoshot.solvers.resolve import ENTRY_POINTS, method_facts, method_from_facts, resolve_method
+from infoshot.solvers.resolve import (
+    ENTRY_POINTS,
+    method_facts,
+    method_from_facts,
+    resolve_method,
+    stored_method,
+)
 from infoshot.solvers.sizes import tasks_per_chunk
 from infoshot.solvers.solver import Solver, State
 from infoshot.solvers.tim_adm import TimAdm
@@ -29,5 +35,5 @@ __all__ = [
     "LabelPropagation", "LaplacianShot", "Matching", "Method", "Oslo", "Ostim", "Paddle",
     "Preparation", "Prototype", "PtMap", "SoftKMeans", "Solver", "State", "StepEvent", "StepHook",
     "TimAdm", "TimAuto", "TimGd", "method_by_name", "method_facts", "method_from_facts",
-    "resolve_method", "solve", "tasks_per_chunk",
+    "resolve_method", "solve", "stored_method", "tasks_per_chunk",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import json
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,23 +99,57 @@ def method_facts(method: Method) -> dict[str, Any]:
     return {**facts, "solver": reference, "settings": _plain_settings(method)}
 
 
+def stored_method(stored: str | Mapping[str, Any]) -> str | Method:
+    """Return a method that a file names, or make one from the facts of :func:`method_facts`.
+
+    A file is not trusted: it never imports a module, and nothing but a solver is made. The module
+    of a solver that is not part of this package must have been imported before.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If its module was not imported, it is not a solver, or it does not have these settings.
+    """
+    if isinstance(stored, str):
+        if is_reference(stored):
+            _check_imported(stored)
+        return stored
+    return method_from_facts(stored)
+
+
 def method_from_facts(facts: Mapping[str, Any]) -> Method:
     """Make the method that :func:`method_facts` described.
 
     Raises
     ------
     InvalidArgumentError
-        If its solver cannot be imported here, or does not have these settings.
+        If its module was not imported, it is not a solver, or it does not have these settings.
     """
-    facts = dict(facts)
-    reference, settings = facts.pop("solver"), facts.pop("settings")
     try:
-        solver = load_reference(reference)(**settings)
+        facts = {**facts, "assumes": tuple(facts["assumes"])}
+        reference, settings = str(facts.pop("solver")), dict(facts.pop("settings"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"the stored method is damaged ({error!r}).") from error
+    _check_imported(reference)
+    kind = load_reference(reference)
+    if not (isinstance(kind, type) and issubclass(kind, Solver)):
+        raise InvalidArgumentError(f"the stored method '{reference}' is not a solver.")
+    try:
+        return Method(**facts, solver=kind(**settings))
     except TypeError as error:
         raise InvalidArgumentError(
             f"'{reference}' does not take the stored settings ({error})."
         ) from error
-    return Method(**{**facts, "assumes": tuple(facts["assumes"])}, solver=solver)
+
+
+def _check_imported(reference: str) -> None:
+    """Refuse the reference of a module that Python has not imported yet."""
+    module = reference.partition(":")[0]
+    if not is_reference(reference) or module not in sys.modules:
+        raise InvalidArgumentError(
+            f"the stored method '{reference}' is not part of InfoShot, and a file does not import "
+            "modules; if you trust it, import its module first."
+        )
 
 
 def _plain_settings(method: Method) -> dict[str, Any]:
