@@ -1,6 +1,7 @@
 import dataclasses
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,21 @@ from infoshot.tasks import TaskSpec, gaussian_tasks, sample_tasks
 def _one_core():
     """PyTorch's threads wait for each other in every small product, very long on a busy machine."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_user_cache(tmp_path_factory):
+    """Features that fixtures of modules compute are not cached in the user's folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFOSHOT_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path_factory, monkeypatch):
+    """Every test begins with an empty cache, in a folder that does not exist yet."""
+    name = f"cache-{uuid.uuid4().hex}"
+    monkeypatch.setenv("INFOSHOT_CACHE", str(tmp_path_factory.getbasetemp() / name))
 
 
 @pytest.fixture(scope="session")

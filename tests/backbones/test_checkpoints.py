@@ -136,3 +136,26 @@ def test_old_weights_are_removed(conv4, tmp_path):
     save_checkpoint(tmp_path / "c", "conv4", other.state_dict())
     assert len(list((tmp_path / "c").iterdir())) == 2
     assert _same(load_checkpoint(tmp_path / "c").backbone, other)
+
+
+def test_files_of_the_user_are_kept_beside_a_checkpoint(conv4, tmp_path):
+    for name in ("weights-mine.safetensors", f"training-{'0' * 16}.safetensors"):
+        (tmp_path / name).write_text("mine")
+    save_checkpoint(tmp_path, "conv4", conv4.state_dict())
+    save_checkpoint(tmp_path, "conv4", make_backbone("conv4").state_dict())
+    assert sorted(path.read_text() for path in tmp_path.glob("*-[m0]*")) == ["mine", "mine"]
+    assert len(list(tmp_path.glob("weights-*"))) == 2
+
+
+def test_weights_that_a_killed_writer_left_are_removed(conv4, tmp_path, monkeypatch):
+    def die(path, content):
+        if path.name == "checkpoint.json":
+            raise KeyboardInterrupt
+        write_atomically(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("infoshot.backbones.checkpoints.write_atomically", die)
+        with pytest.raises(KeyboardInterrupt):
+            save_checkpoint(tmp_path, "conv4", make_backbone("conv4").state_dict())
+    save_checkpoint(tmp_path, "conv4", conv4.state_dict())
+    assert len(list(tmp_path.glob("weights-*"))) == 1

@@ -101,6 +101,10 @@ BAD = {
     "one mean": ({"mean": "0.5"}, "'mean' of the metadata must be three finite numbers, one per channel; got 0.5."),
     "no scale": ({"std": "[1, 1, 0]"}, "'std' of the metadata must be above 0 in every channel; got [1, 1, 0]."),
     "no crop": ({"crop": "0"}, "'crop' of the metadata must be the side of a square in pixels; got 0."),
+    "huge crop": ({"crop": "1000000"}, "'crop' of the metadata must be at most 4096 pixels."),
+    "huge mean": ({"mean": f"[1{'0' * 400}, 1, 1]"}, f"'mean' of the metadata must be three finite numbers, one per channel; got [1{'0' * 78}."),
+    "nested mean": ({"mean": "[" * 100_000}, f"'mean' of the metadata must be JSON; got '{'[' * 79}."),
+    "huge batch": ({"shape": (100_000, 3, 32, 32)}, INPUT + "tensor(float) [100000, 3, 32, 32]."),
     "another crop": ({"shape": (1, 3, 32, 32), "crop": "24"}, "'crop' of the metadata is 24, but the input has 32."),
 }  # fmt: skip
 

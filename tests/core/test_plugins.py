@@ -40,7 +40,7 @@ def test_modules_of_the_current_folder_are_found(folder):
 
 
 def test_installed_modules_are_found():
-    assert load_reference("collections.abc:Mapping").__name__ == "Mapping"
+    assert load_reference("numpy.random:Generator").__name__ == "Generator"
 
 
 WRONG = {
@@ -74,3 +74,9 @@ def test_entry_points_are_listed(tmp_path, monkeypatch):
     points = list_entry_points("infoshot.methods")
     assert {name: point.value for name, point in points.items()} == {"median": "my_plugins:Median"}
     assert list_entry_points("infoshot.no-such-group") == {}
+
+
+@pytest.mark.parametrize("name", ["os:abort", "os.path:join", "this:s", "_thread:exit"])
+def test_modules_of_python_are_not_imported(name):
+    with pytest.raises(InvalidArgumentError, match="belongs to Python"):
+        load_reference(name)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from infoshot.features import cache as module
 from infoshot.features.cache import FeatureCache, default_cache_folder
 
 ENCODER = {"backbone": "conv4", "weights_sha256": "0" * 64}
@@ -31,6 +30,16 @@ def test_features_are_read_back_bit_for_bit(cache):
     known = cache.read(digests(3, 1, 4, 99))
     assert known.keys() == set(digests(1, 3, 4))
     assert torch.equal(known[digests(3)[0]], features[2])
+
+
+def test_images_that_are_found_or_added_are_counted_once(cache, tmp_path):
+    cache.add(digests(1, 2), torch.zeros(2, 5))
+    again = FeatureCache(tmp_path, ENCODER)
+    again.read(digests(2, 3))
+    assert again.n_cached == 1
+    again.add(digests(3), torch.zeros(1, 5))
+    again.read(digests(2, 3))
+    assert again.n_cached == 2
 
 
 def test_every_encoder_has_its_own_folder(cache, tmp_path):
@@ -68,13 +77,18 @@ def test_many_small_parts_are_merged_into_one(cache):
 
 def test_old_temporary_files_are_removed_and_recent_ones_kept(cache):
     cache.add(digests(1), torch.zeros(1, 5))
-    recent, old = (cache.folder / f".part-{name}.safetensors.0.part" for name in ("a", "b"))
-    recent.write_bytes(b"half")
-    old.write_bytes(b"half")
-    os.utime(old, (0, 0))
+    name, code = parts(cache)[0].name, "0123456789abcdef" * 2
+    temporary = [f".{name}.{code}.part", f".{name}.{code}.infoshot-part"]
+    others = [f".{name}.part", f".{name}.{code[1:]}.part", ".notes.part", "a.infoshot-part"]
+    for path in (cache.folder / other for other in [*temporary, *others]):
+        path.write_bytes(b"half")
     cache.merge_parts()
-    assert recent.exists()
-    assert not old.exists()
+    assert len(parts(cache)) == 7
+    for path in cache.folder.iterdir():
+        os.utime(path, (0, 0))
+    (cache.folder / f".{name}.{code[::-1]}.part").mkdir()
+    cache.merge_parts()
+    assert {path.name for path in parts(cache)} == {name, *others, f".{name}.{code[::-1]}.part"}
 
 
 def test_an_interrupted_merge_loses_nothing(cache, monkeypatch):
@@ -99,12 +113,8 @@ def test_an_interrupted_merge_loses_nothing(cache, monkeypatch):
 def test_parts_that_another_process_removes_meanwhile_are_ignored(cache, monkeypatch):
     for number in range(10):
         cache.add(digests(number), torch.full((1, 5), float(number)))
-    found = Path.glob
-
-    def outdated(folder, pattern):
-        return [*found(folder, pattern), folder / pattern.replace("*", "removed")]
-
-    monkeypatch.setattr(Path, "glob", outdated)
+    iterdir, removed = Path.iterdir, f"part-{'0' * 32}.safetensors"
+    monkeypatch.setattr(Path, "iterdir", lambda folder: [*iterdir(folder), folder / removed])
     cache.merge_parts()
     assert cache.read(digests(*range(10))).keys() == set(digests(*range(10)))
     monkeypatch.undo()
@@ -123,14 +133,12 @@ def test_default_folder_is_that_of_the_environment(monkeypatch, tmp_path):
 def test_a_reader_finds_rows_that_another_process_merges_meanwhile(cache, monkeypatch):
     for number in range(10):
         cache.add(digests(number), torch.full((1, 5), float(number)))
-    read, calls = module._read, []
+    read = FeatureCache._read
 
-    def merge_first(path):
-        if not calls:
-            calls.append(path)
-            monkeypatch.setattr(module, "_read", read)
-            FeatureCache(cache.folder.parent, ENCODER).merge_parts()
-        return read(path)
+    def merge_first(reader, path):
+        monkeypatch.setattr(FeatureCache, "_read", read)
+        FeatureCache(cache.folder.parent, ENCODER).merge_parts()
+        return read(reader, path)
 
-    monkeypatch.setattr(module, "_read", merge_first)
+    monkeypatch.setattr(FeatureCache, "_read", merge_first)
     assert cache.read(digests(*range(10))).keys() == set(digests(*range(10)))

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import open_encoder
+from infoshot.core.tensor_file import write_tensor_file
 from infoshot.features.api import extract, extract_shards
 from infoshot.features.extract import Extraction, encode_images
 from infoshot.images.folders import find_images
@@ -152,3 +153,15 @@ def test_labels_of_shards_are_mostly_correct(photos, checkpoint, tmp_path):
             correct.append(name.split("/")[-2] == table.class_names[label])
     assert len(correct) == 60
     assert np.mean(correct) > 0.5
+
+
+def test_shards_that_do_not_say_what_they_hold_are_named(images, checkpoint, tmp_path):
+    out = tmp_path / "out"
+    extract_shards(images, out, backbone=checkpoint, shard_size=10)
+    path = out / "shard-000001.safetensors"
+    facts = shard_facts(path)
+    for unreadable in (None, 3, ["a"]):
+        facts = {**facts, "unreadable": unreadable}
+        write_tensor_file(path, {"features": torch.ones(8, 3)}, facts, kind="shard")
+        with pytest.raises(DataError, match=r"shard-000001.safetensors: a shard of other images"):
+            extract_shards(images, out, backbone=checkpoint, shard_size=10)

@@ -10,10 +10,11 @@ from safetensors.torch import load_file
 
 from infoshot import labelling
 from infoshot.backbones import InputSpec, open_encoder
+from infoshot.core.pixels import decode
 from infoshot.features.api import extract, extract_shards
 from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import Extraction, digest_images, encoder_provenance
-from infoshot.images.decoding import FileLocation, decode
+from infoshot.images.decoding import FileLocation
 from tests.image_folders import make_folders
 
 LARGE = (3200, 2400)

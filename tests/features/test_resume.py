@@ -65,9 +65,9 @@ def test_a_run_that_progress_interrupts_resumes(run, encoder, tmp_path):
     encoder.backbone.register_forward_pre_hook(lambda _, x: sizes.append(len(x[0])))
     table = run(cache=cache, progress=lambda *event: seen.append(event))
     assert torch.equal(table.features, undisturbed.features)
-    assert sum(sizes) == N_IMAGES - 64  # 64 images had been cached
-    assert seen[0] == ("extracting test", 0, 96)
-    assert seen[-1] == ("extracting test", 96, 96)
+    assert sum(sizes) == N_IMAGES - 8  # the first batch had been cached
+    assert seen[0] == ("extracting test", 0, 152)
+    assert seen[-1] == ("extracting test", 152, 152)
 
 
 def test_a_run_whose_encoder_fails_resumes(run, encoder, tmp_path):
@@ -87,7 +87,7 @@ def test_a_run_whose_encoder_fails_resumes(run, encoder, tmp_path):
     encoder.backbone.register_forward_pre_hook(lambda _, x: sizes.append(len(x[0])))
     table = run(cache=cache)
     assert torch.equal(table.features, undisturbed.features)
-    assert sum(sizes) == N_IMAGES - 128  # two parts of 64 had been cached
+    assert sum(sizes) == N_IMAGES - 17 * 8  # 17 batches had been cached
 
 
 def test_every_content_is_encoded_once(root, tmp_path):

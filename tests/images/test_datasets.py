@@ -291,6 +291,7 @@ def test_unreadable_folder_is_named(tmp_path, monkeypatch):
     ("content", "message"),
     [
         ("{", "cannot be read as JSON"),
+        ("[" * 100_000, "cannot be read as JSON"),
         ("[1]", "a split file is"),
         ('{"training": []}', "a split file is"),
         ('{"train": ["a"], "val": ["a"]}', "'a' is in train and val"),

@@ -6,11 +6,11 @@ import pytest
 from PIL import Image
 
 from infoshot import DataError
+from infoshot.core.pixels import decode
 from infoshot.images.decoding import (
     ArrayLocation,
     FileLocation,
     SliceLocation,
-    decode,
     is_image_name,
     read_crop,
     resize_and_crop,
@@ -88,6 +88,8 @@ def test_messages_name_broken_images(case, tmp_path):
 def test_messages_name_missing_files_and_truncated_archives(tmp_path):
     with pytest.raises(DataError, match=r"gone\.jpg: cannot be read \(No such file"):
         FileLocation(tmp_path / "gone.jpg").pixels()
+    with pytest.raises(DataError, match=r"cannot be read \(embedded null byte\)"):
+        FileLocation(tmp_path / "a\0.jpg").pixels()
     (tmp_path / "a.tar").write_bytes(b"123")
     with pytest.raises(
         DataError, match=r"a\.tar:c/x\.jpg: the archive is truncated inside this image"

@@ -5,7 +5,7 @@ from PIL import Image
 
 from infoshot import DataError
 from infoshot.features.extract import digest_images
-from infoshot.images.folders import ImageFile, find_examples, find_images, printable, read_labels
+from infoshot.images.folders import ImageFile, find_examples, find_images, read_labels
 
 
 def image(path):
@@ -113,8 +113,3 @@ def test_pipes_and_huge_files_are_not_read(tmp_path):
     with (tmp_path / "large.png").open("wb") as file:
         file.truncate(2**31)
     assert reason(ImageFile("", tmp_path / "large.png")) == "too large for a photo (2.0 GB)"
-
-
-def test_names_of_any_bytes_are_printable():
-    assert printable("ordinary name \N{SNOWMAN}.jpg") == "ordinary name \N{SNOWMAN}.jpg"
-    assert printable(os.fsdecode(b"\xff\n.jpg")) == "\\xff\n.jpg"

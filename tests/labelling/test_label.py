@@ -300,12 +300,13 @@ def test_another_run_is_never_overwritten_without_force(label, copy):
     assert facts_of(copy)["method"]["name"] == "prototype"
 
 
-def test_a_folder_with_other_files_is_not_changed(label, tmp_path):
+@pytest.mark.parametrize("name", ["thesis.tex", "labels.csv", "report.html"])
+def test_a_folder_with_other_files_is_not_changed(label, tmp_path, name):
     (tmp_path / "r").mkdir()
-    (tmp_path / "r" / "thesis.tex").write_text("years of work")
+    (tmp_path / "r" / name).write_text("years of work")
     with pytest.raises(DataError, match="contains other files; pass force=True to write there"):
         label(tmp_path / "r")
-    assert [path.name for path in (tmp_path / "r").iterdir()] == ["thesis.tex"]
+    assert [path.name for path in (tmp_path / "r").iterdir()] == [name]
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="a file, not a folder for results"):
         label(tmp_path / "file")

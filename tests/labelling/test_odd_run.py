@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from infoshot.core.text import escape_name
 from infoshot.images.decoding import is_image_name
-from infoshot.images.folders import printable
 from infoshot.labelling import label
 from tests.labelling.commands import rows
 from tests.labelling.odd_files import make_odd_files
@@ -38,7 +38,7 @@ def test_every_odd_file_has_a_label_or_a_reason(odd_run):
     lines = {line["path"]: line for line in rows(folder / "run" / "labels.csv")}
     wrong = {}
     for path, expectation in expected.items():
-        line = lines.get(printable(path))
+        line = lines.get(escape_name(path))
         if line is None:
             if is_image_name(path):
                 wrong[path] = "missing"

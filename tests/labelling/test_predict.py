@@ -1,6 +1,7 @@
 """Labelling new images with the classifier of a run."""
 
 import math
+import os
 import shutil
 from pathlib import Path
 
@@ -54,6 +55,16 @@ def test_an_encoder_is_found_from_another_folder(made, tmp_path, monkeypatch):
     labelling.label("examples", "photos", tmp_path / "r", backbone="weights")
     monkeypatch.chdir(tmp_path)
     assert len(predict(tmp_path / "r", made / "photos", cache=tmp_path / "empty")) == 60
+
+
+def test_the_folder_of_an_encoder_may_have_any_name(label, made, tmp_path):
+    weights = tmp_path / os.fsdecode(b"weights\xe9")
+    try:
+        shutil.copytree(made / "weights", weights)
+    except OSError:
+        pytest.skip("this file system refuses names that are not UTF-8")
+    label(tmp_path / "r", backbone=weights)
+    assert len(predict(tmp_path / "r", made / "photos")) == 60
 
 
 def test_an_encoder_that_changed_is_refused(label, made, tmp_path):

@@ -242,10 +242,14 @@ def test_missing_best_is_written_on_resuming(images, tmp_path):
 
 def test_partial_files_of_a_killed_writer_are_deleted(images, tmp_path):
     (tmp_path / "last").mkdir()
-    leftover = tmp_path / "last" / ".weights-0.safetensors.0.part"
-    leftover.write_bytes(b"half")
+    (tmp_path / ".infoshot-writers").write_text(f"{'1' * 16}\n")
+    leftover = tmp_path / "last" / f".weights-0.safetensors.{'1' * 16}{'2' * 16}.infoshot-part"
+    mine = tmp_path / "last" / ".mine.part"
+    for path in (leftover, mine):
+        path.write_bytes(b"half")
     run_epochs(images, dataclasses.replace(CONFIG, epochs=1), tmp_path)
     assert not leftover.exists()
+    assert mine.exists()
 
 
 def test_two_runs_cannot_share_a_folder(images, tmp_path):

@@ -155,6 +155,18 @@ def test_resumed_run_has_every_epoch_once(root, tmp_path):
     assert lines == [dataclasses.asdict(record) for record in result.records]
 
 
+@NEEDS_TENSORBOARD
+def test_event_files_of_the_user_are_kept(tmp_path):
+    from infoshot.training.events import EventLog
+
+    mine = tmp_path / "events.out.tfevents.1700000000.host.1.0"
+    mine.write_text("mine")
+    for _ in range(2):
+        EventLog(tmp_path, []).close()
+    assert mine.read_text() == "mine"
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2  # and that of the last run
+
+
 def test_missing_tensorboard_gives_the_install_command(root, tmp_path, monkeypatch):
     original = builtins.__import__
 

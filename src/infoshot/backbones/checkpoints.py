@@ -12,25 +12,27 @@ executing code from them.
 
 import hashlib
 import json
-import warnings
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
 from infoshot.backbones.backbone import Backbone, Encoder, weights_content, weights_digest
 from infoshot.backbones.external.plain_module import PlainModule, open_module
 from infoshot.backbones.registry import BACKBONES, make_backbone
+from infoshot.backbones.weight_files import read_weights
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 
 DESCRIPTION_NAME = "checkpoint.json"
 _FORMAT = "infoshot.checkpoint/1"
+_LARGEST_DESCRIPTION = 2**28
 _CLASSIFIERS = ("fc.", "linear.", "classifier.")
 
 
@@ -57,6 +59,7 @@ def save_checkpoint(
     ``weights`` are the backbone's ``state_dict``, stored in ``dtype``; float16 halves the file.
     """
     make_folder(folder)
+    earlier = _recorded_files(folder)
     content = weights_content(weights, dtype)
     digest = hashlib.sha256(content).hexdigest()
     description: dict[str, Any] = {
@@ -77,7 +80,7 @@ def save_checkpoint(
     write_atomically(folder / DESCRIPTION_NAME, json.dumps(description, indent=1) + "\n")
     for kind in ("weights", "training"):
         for old in folder.glob(f"{kind}-*.safetensors"):
-            if old not in files:
+            if old not in files and (old in earlier or _is_named_by_content(old, kind)):
                 old.unlink(missing_ok=True)
     return digest
 
@@ -127,20 +130,7 @@ def import_weights(path: Path, backbone_name: str) -> Encoder:
     The file may hold the weights, or a dict with ``state_dict``. Names may start with ``module.``.
     A classifier in it is ignored.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickle protocols
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged bytes raise many kinds of errors
-        raise DataError(
-            f"{path}: truncated, or not a file of weights that can be read without executing code."
-        ) from error
-    weights = content.get("state_dict", content) if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
-        raise DataError(f"{path}: must hold weights by name, or a dict with 'state_dict'.")
-    weights = {str(name).removeprefix("module."): value for name, value in weights.items()}
+    weights = {name.removeprefix("module."): value for name, value in read_weights(path).items()}
     backbone = _load_weights(backbone_name, weights, path, ignored=_CLASSIFIERS)
     if backbone_name not in BACKBONES:
         return open_module(backbone, backbone_name)
@@ -156,35 +146,84 @@ def _description(folder: Path) -> dict[str, Any]:
         hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
         raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
-        description = json.loads(path.read_text())
+        text = read_regular(path)
+        if len(text) > _LARGEST_DESCRIPTION:
+            raise ValueError("it is too long")
+        description = {"training": {}, **json.loads(text)}
         if description["format"] != _FORMAT:
             raise KeyError("format")
-        names = ("backbone", "weights_sha256", "class_names", "config")
-        return {
-            "training": description.get("training", {}),
-            **{name: description[name] for name in names},
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: not the description of a checkpoint ({error!r}).") from error
+        for name, is_valid in _FIELDS.items():
+            if not is_valid(description[name]):
+                raise ValueError(f"'{name}' is not valid")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = repr(error)[:200]
+        raise DataError(f"{path}: not the description of a checkpoint ({reason}).") from error
+    return {name: description[name] for name in _FIELDS}
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _is_training(value: object) -> bool:
+    return isinstance(value, dict) and (not value or _is_digest(value.get("sha256")))
+
+
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "backbone": lambda value: isinstance(value, str),
+    "weights_sha256": _is_digest,
+    "class_names": lambda value: (
+        isinstance(value, list) and all(isinstance(name, str) for name in value)
+    ),
+    "config": lambda value: isinstance(value, dict),
+    "training": _is_training,
+}
 
 
 def _path(folder: Path, kind: str, digest: str) -> Path:
     return folder / f"{kind}-{digest[:16]}.safetensors"
 
 
+def _recorded_files(folder: Path) -> set[Path]:
+    """Return the files of the checkpoint that a folder holds now."""
+    try:
+        description = _description(folder)
+        training = description["training"].get("sha256", "")
+        return {
+            _path(folder, "weights", description["weights_sha256"]),
+            _path(folder, "training", training),
+        }
+    except (DataError, AttributeError, TypeError):
+        return set()
+
+
+def _is_named_by_content(path: Path, kind: str) -> bool:
+    """Whether the name of a file has the digest of its content: a killed writer left it."""
+    if not path.is_file():
+        return False
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return path == _path(path.parent, kind, digest)
+
+
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
     """Read a file whose name contains its digest."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    content = path.read_bytes()
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     if hashlib.sha256(content).hexdigest() != digest:
         raise DataError(
             f"{path}: truncated or changed; its content does not match the digest in its name."
         )
     try:
         return load(content)
-    except SafetensorError as error:
-        raise DataError(f"{path}: damaged ({error}).") from error
+    except Exception as error:  # damaged bytes raise many kinds of errors
+        reason = str(error).split("\n", 1)[0][:200]
+        raise DataError(f"{path}: damaged ({reason}).") from error
 
 
 def _load_weights(
@@ -204,12 +243,20 @@ def _load_weights(
         key: value for key, value in weights.items() if key in own or not key.startswith(ignored)
     }
     missing, extra = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
-    wrong = [key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape]
+    wrong = sorted(
+        key
+        for key in own.keys() & weights.keys()
+        if own[key].shape != weights[key].shape or weights[key].is_complex()
+    )
     if missing or extra or wrong:
         example = (missing + extra + wrong)[0]
         raise DataError(
             f"{path}: not weights of {name}: {len(missing)} missing, {len(extra)} unknown, "
             f"{len(wrong)} of another shape (such as '{example}')."
         )
-    network.load_state_dict(weights)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:  # such as a type that cannot be converted
+        reason = str(error).split("\n", 1)[0][:200]
+        raise DataError(f"{path}: not weights of {name} ({reason}).") from error
     return backbone.eval()

@@ -1,5 +1,6 @@
 """Open any encoder: a pretrained network, a checkpoint, a module, a model of another package."""
 
+import os
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -81,8 +82,8 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
     if name in PRETRAINED:
         backbone = PRETRAINED[name]()
         return Encoder(name, backbone, weights_digest(backbone))
-    path = Path(name).expanduser()
-    if path.is_dir() or path.name == DESCRIPTION_NAME:
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path raises for unknown users
+    if os.path.isdir(path) or path.name == DESCRIPTION_NAME:  # noqa: PTH112 - as above
         return load_checkpoint(path)
     if name in list_entry_points(ENTRY_POINTS) or is_reference(name):
         return open_module(make_backbone(name), name)

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoshot.benchmark.cell import Protocol, score_cell
+from infoshot.benchmark.cell import Protocol, check_task_count, score_cell
 from infoshot.benchmark.results import BenchResult, accuracies_key, paired_differences
 from infoshot.benchmark.variants import MethodSpec, expand, resolve_variants
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import default_features_path, digest, prepare, read_features
 from infoshot.solvers import Method
@@ -173,9 +174,9 @@ def _protocols(
     """One protocol per regime, number of ways and number of shots."""
     all_ways, all_shots = _list_numbers("ways", ways, 2), _list_numbers("shots", shots, 1)
     checks.at_least("queries", queries, 1)
-    checks.at_least("tasks", tasks, 1)
+    check_task_count("tasks", tasks)
     if threads is not None:
-        checks.at_least("threads", threads, 1)
+        checks.at_least("threads", threads, 1, checks.MOST_THREADS)
     if dtype not in _DTYPES:
         raise InvalidArgumentError(checks.unknown_name("dtype", str(dtype), _DTYPES))
     return [
@@ -218,7 +219,7 @@ def _open_features(
         return features, {"features_name": "in memory", "features_digest": ""}
     path = default_features_path() if features is None else Path(features)
     table = read_features(path)
-    return table, {"features_name": path.name, "features_digest": digest(path)}
+    return table, {"features_name": escape_name(path.name), "features_digest": digest(path)}
 
 
 def _find_runnable(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoshot.core import checks
 from infoshot.core.environment import environment
-from infoshot.core.memory import watch_peak
+from infoshot.core.memory import total_memory, watch_peak
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import FeatureTable, ResultRow, Solution
 from infoshot.features import prepare
@@ -44,9 +44,9 @@ class Protocol:
 
     def validate(self, table: FeatureTable, method: Method) -> None:
         """Raise if these tasks cannot be drawn or solved."""
-        checks.at_least("n_tasks", self.n_tasks, 1)
+        check_task_count("n_tasks", self.n_tasks)
         if self.n_threads is not None:
-            checks.at_least("n_threads", self.n_threads, 1)
+            checks.at_least("n_threads", self.n_threads, 1, checks.MOST_THREADS)
         checks.device(self.device)
         method.solver.validate(self.spec.n_way)
         TaskSampler(table, self.spec)
@@ -68,6 +68,16 @@ class Protocol:
         }
 
 
+def check_task_count(name: str, n_tasks: int) -> None:
+    """Raise if there are no tasks, or too many for their scores to be kept in memory.
+
+    A method and a kind of task keep a few numbers per task until all are summarized. More than a
+    thousand million tasks would take days even for the fastest method.
+    """
+    n_bytes = 8 * len(_METRICS)
+    checks.at_least(name, n_tasks, 1, int(min(_MOST_TASKS, total_memory() / 2 // n_bytes)))
+
+
 @dataclass(frozen=True, eq=False)
 class _Scores:
     """Scores of some tasks: one column per metric in ``_METRICS``, and sums for calibration."""
@@ -76,6 +86,7 @@ class _Scores:
     bins: Tensor
 
 
+_MOST_TASKS = 10**9
 _METRICS = ("accuracy", "macro", "macro_f1", "nll", "auroc", "moved queries")
 
 

@@ -1,17 +1,30 @@
 """Results as a LaTeX table."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from infoshot.core.text import visible
 from infoshot.core.types import ResultRow
 
-_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
+_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "|": r"$\mid$",
+        "<": "$<$",
+        ">": "$>$",
+        "[": "{[}",  # the command that ends a line would take it as its argument
+        "*": "{*}",
+        '"': r"\symbol{34}",  # babel redefines the character in some languages
+        "±": r"$\pm$",
+        "−": "$-$",  # noqa: RUF001 - the minus sign of Unicode
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+_MINUS = re.compile(r"(?<![\w)\]}-])-(?=\.?\d)|(?<=\de)-(?=\d)")  # of a number, not a hyphen
 _Column = tuple[int, str, int]  # ways, regime, shots
 
 
@@ -38,14 +51,14 @@ def latex_table(rows: Sequence[ResultRow], without_results: Iterable[str] = ()) 
     }
     lines = [
         "% needs \\usepackage{booktabs}; accuracy in percent with 95% interval",
-        *(f"% {note}" for note in dict.fromkeys(row.note for row in rows if row.note)),
+        *(f"% {_one_line(note)}" for note in dict.fromkeys(row.note for row in rows if row.note)),
         f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",
         "\\toprule",
         *_header(columns),
         "\\midrule",
     ]
     for method in methods:
-        line = [_escape(method)]
+        line = [latex_text(method)]
         for column in columns:
             row = cells.get((method, column))
             line.append(_cell(row, best[column]) if row else "--")
@@ -53,12 +66,27 @@ def latex_table(rows: Sequence[ResultRow], without_results: Iterable[str] = ()) 
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
+def latex_text(text: str) -> str:
+    r"""Escape any text for LaTeX, outside of formulas; minus signs of numbers become formulas.
+
+    Letters beyond ASCII stay as they are, as LaTeX reads UTF-8. White space becomes single spaces,
+    and control characters are shown as ``\x1b``.
+
+    Examples
+    --------
+    >>> print(latex_text("50% of C:\\a_b, change -1.5 ± 0.2"))
+    50\% of C:\textbackslash{}a\_b, change $-$1.5 $\pm$ 0.2
+    """
+    escaped = _MINUS.sub("−", _one_line(text)).translate(_ESCAPES)  # noqa: RUF001
+    return re.sub("-(?=-)", "-{}", escaped)  # two hyphens in a row would become a dash
+
+
 def _header(columns: Sequence[_Column]) -> list[str]:
     """Two lines of header with rules: ways and regime, then shots."""
     groups, rules, first = [""], [], 2
     for (ways, regime), members in groupby(columns, key=lambda column: column[:2]):
         n_members = len(list(members))
-        groups.append(f"\\multicolumn{{{n_members}}}{{c}}{{{ways}-way, {_escape(regime)}}}")
+        groups.append(f"\\multicolumn{{{n_members}}}{{c}}{{{ways}-way, {latex_text(regime)}}}")
         rules.append(f"\\cmidrule(lr){{{first}-{first + n_members - 1}}}")
         first += n_members
     shots = [f"{shots}-shot" for _, _, shots in columns]
@@ -77,5 +105,5 @@ def _line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _escape(text: str) -> str:
-    return "".join(_ESCAPES.get(character, character) for character in text)
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()))

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from infoshot.benchmark.latex import latex_table
-from infoshot.core.atomic import write_atomically
 from infoshot.core.csv_file import csv_text
-from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
+from infoshot.core.outputs import is_stream, write_output
+from infoshot.core.tensor_file import format_tensors, read_tensor_file
 from infoshot.core.types import ResultRow
 from infoshot.metrics import mean_interval
 
@@ -120,7 +120,7 @@ class BenchResult:
             Rows as a JSON list.
         accuracies
             Per-task accuracies as safetensors, float64, under the keys of ``accuracies``. ``None``
-            and a JSON file: :func:`accuracies_path` of it.
+            and a JSON file: :func:`accuracies_path` of it; nothing if that is a pipe or a device.
         csv, latex
             Rows as CSV, and the table as LaTeX.
 
@@ -129,13 +129,13 @@ class BenchResult:
         DataError
             If a file cannot be written.
         """
-        if json is not None and accuracies is None:
+        if json is not None and accuracies is None and not is_stream(json):
             accuracies = accuracies_path(json)
         if accuracies is not None:
             write_accuracies(accuracies, self.accuracies)
         for path, make in ((json, self.to_json), (csv, self.to_csv), (latex, self.to_latex)):
             if path is not None:
-                write_atomically(path, make())
+                write_output(path, make())
 
     def _entries(self) -> list[dict[str, Any]]:
         differences = {(d.method, d.ways, d.shots, d.regime): d for d in self.differences}
@@ -172,7 +172,8 @@ def accuracies_path(json: _PathLike) -> Path:
 
 def write_accuracies(path: _PathLike, accuracies: Mapping[str, Tensor]) -> None:
     """Write per-task accuracies by key."""
-    write_tensor_file(Path(path), accuracies, {"unit": "accuracy, 0 to 1"}, kind="accuracies")
+    facts = {"unit": "accuracy, 0 to 1"}
+    write_output(path, format_tensors(accuracies, facts, kind="accuracies"))
 
 
 def read_accuracies(path: _PathLike) -> dict[str, Tensor]:

@@ -2,27 +2,48 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infoshot.labelling import ImageLabel
+from infoshot.core.text import visible
+
+if TYPE_CHECKING:
+    from infoshot.labelling import ImageLabel
+
+
+class _PlainConsole(Console):
+    """Prints text as it is, except for control characters, which become visible.
+
+    Text may hold names of files and classes: they must neither control the terminal nor be read as
+    rich's markup.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 - as in rich
+        """Print texts and tables."""
+        super().print(
+            *(visible(each, keep="\n") if isinstance(each, str) else each for each in objects),
+            **options,
+        )
 
 
 def stdout() -> Console:
     """Return the console for results; square brackets are printed as they are."""
-    return Console(markup=False, highlight=False, emoji=False)
+    return _PlainConsole()
 
 
 def complain(kind: str, sentence: str) -> None:
     """Print one sentence on stderr, without wrapping it."""
-    Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(
-        f"{kind}: {sentence}", style="bold red" if kind == "Error" else "yellow"
-    )
+    style = "bold red" if kind == "Error" else "yellow"
+    _PlainConsole(stderr=True).print(f"{kind}: {visible(sentence)}", style=style, soft_wrap=True)
 
 
-def count_statuses(images: Sequence[ImageLabel]) -> str:
+def count_statuses(images: "Sequence[ImageLabel]") -> str:
     """Format how many images are labelled, unsure and so on."""
     statuses = Counter(image.status for image in images)
     return ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
@@ -34,9 +55,11 @@ def print_table(header: Sequence[str], cells: Sequence[Sequence[str]], title: st
         stdout().print(title, highlight=False, soft_wrap=True)
     table = Table()
     for number, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if number == 0 else "right", overflow="fold")
+        table.add_column(
+            Text(visible(name)), justify="left" if number == 0 else "right", overflow="fold"
+        )
     for line in cells:
-        table.add_row(*(Text(cell) for cell in line))
+        table.add_row(*(Text(visible(cell)) for cell in line))
     console = stdout()
     if not console.is_terminal:
         console.width = 1000  # a file has no width

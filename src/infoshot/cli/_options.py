@@ -40,6 +40,11 @@ Settings = Annotated[
     typer.Option("--set", help="Change a setting: temperature=10. May be repeated."),
 ]
 
+CsvSafe = Annotated[
+    bool,
+    typer.Option("--csv-safe", help="Apostrophe before CSV fields that look like formulas."),
+]
+
 # The function that draws tasks has other names for some arguments of the benchmark.
 _SAMPLER = "sample_tasks: "
 _OF_SAMPLER = {"n_way": "ways", "n_shot": "shots", "n_query": "queries", "n_tasks": "tasks"}
@@ -75,7 +80,7 @@ def parse_prior(given: str) -> dict[str, float]:
     is_file = os.path.isfile(given)  # noqa: PTH113 - Path raises for the shares of many classes
     try:
         if is_file:
-            pairs = dict(json.loads(Path(given).read_text(encoding="utf-8")))
+            pairs = dict(json.loads(Path(given).read_bytes()))
         elif given.endswith(".json"):
             raise DataError(f"{given}: there is no such file.")
         else:
@@ -90,6 +95,17 @@ def parse_prior(given: str) -> dict[str, float]:
     if not all(0 < share < float("inf") for share in shares.values()):
         raise InvalidArgumentError("--prior must give every class a share above 0.")
     return shares
+
+
+def list_options(command: Any) -> dict[str, str]:  # noqa: ANN401 - a command or group of typer
+    """Return the option of every argument of a command, or of the commands of a group."""
+    commands = [command, *getattr(command, "commands", {}).values()]
+    return {
+        parameter.name: max(parameter.opts, key=len)
+        for parameters in (getattr(each, "params", []) for each in commands)
+        for parameter in parameters
+        if parameter.opts and parameter.opts[0].startswith("-")
+    }
 
 
 def name_options(message: str, options: Mapping[str, str]) -> str:

@@ -1,41 +1,46 @@
 """The ``infoshot`` command: registers the commands and prints errors as one sentence."""
 
+import io
 import sys
 import traceback
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from infoshot.cli import (
-    audit,
-    bench,
-    data,
-    demo,
-    extract,
-    extract_shards,
-    label,
-    methods,
-    predict,
-    reproduce,
-    solve,
-    solve_shards,
-    suggest,
-    train,
-)
+from infoshot.cli._commands import COMMANDS
 from infoshot.cli._console import complain, stdout
-from infoshot.cli._options import name_options
+from infoshot.cli._options import list_options, name_options
+from infoshot.core import interrupts
 from infoshot.core.errors import InfoshotError, LostProcessError
-from infoshot.distributed import exit_if_distributed
+from infoshot.core.job_variables import check_job
 from infoshot.version import __version__
 
-_RESUMING = {"label", "extract", "extract-shards", "train", "reproduce", "solve-shards"}
+_RESUMING = dict.fromkeys(("label", "predict", "extract", "reproduce"), "resume.") | {
+    "extract-shards": "resume after the last finished shard.",
+    "train": "resume after the last epoch that was written.",
+    "solve-shards": "resume after the last iteration that was written.",
+}
 
 
 class _Group(TyperGroup):
     """Turns exceptions of a command into one sentence on stderr and an exit code."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - those of typer
+        super().__init__(**settings)
+        for name, (_, sentence) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=sentence))  # for the list of commands
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in typer
+        """Import the command that is asked for."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None:
+            command = self.commands[name] = load_command(name)
+            interrupts.raise_exceptions()
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's context and result
         """Run the command; exit with 2 for wrong usage or bad input, with 1 for a failure."""
@@ -47,15 +52,17 @@ class _Group(TyperGroup):
                 warnings.showwarning = lambda message, *_: complain(
                     "Warning", self._in_options(ctx, str(message))
                 )
+                check_job()
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
-            resumes = ctx.invoked_subcommand in _RESUMING
-            complain("Interrupted", "rerun the command to resume." if resumes else "stopped.")
+        except KeyboardInterrupt as stop:
+            how = _RESUMING.get(ctx.invoked_subcommand or "", "start from the beginning.")
+            kept = "".join(f"{note}; " for note in getattr(stop, "__notes__", ()))
+            complain("Interrupted", f"{kept}rerun the command to {how}")
             raise typer.Exit(130) from None
         except InfoshotError as error:
             complain("Error", self._in_options(ctx, str(error)))
             code = 1 if isinstance(error, LostProcessError) else 2
-            exit_if_distributed(code)
+            _exit_if_distributed(code)
             raise typer.Exit(code) from error
         except Exception as error:
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
@@ -67,20 +74,13 @@ class _Group(TyperGroup):
                 "Error",
                 f"{type(error).__name__}: {first} ({where}; --debug shows the traceback).",
             )
-            exit_if_distributed(1)
+            _exit_if_distributed(1)
             raise typer.Exit(1) from error
 
     def _in_options(self, ctx: Any, message: str) -> str:  # noqa: ANN401 - click's context
         """Name options where a message of the library names arguments."""
-        command: Any = self.get_command(ctx, ctx.invoked_subcommand or "")
-        commands = [command, *getattr(command, "commands", {}).values()]
-        options = {
-            parameter.name: max(parameter.opts, key=len)
-            for parameters in (getattr(each, "params", []) for each in commands)
-            for parameter in parameters
-            if parameter.opts and parameter.opts[0].startswith("-")
-        }
-        return name_options(message, options)
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        return name_options(message, list_options(command))
 
 
 app = typer.Typer(
@@ -110,24 +110,31 @@ def options(
     """Options before any command."""
 
 
-app.command("demo")(demo.demo)
-app.command("label")(label.label)
-app.command("audit")(audit.audit)
-app.command("suggest")(suggest.suggest)
-app.command("predict")(predict.predict)
-app.add_typer(data.data, name="data")
-app.command("train")(train.train_backbone)
-app.command("extract")(extract.extract)
-app.command("extract-shards")(extract_shards.extract_shards)
-app.command("bench")(bench.bench)
-app.command("reproduce")(reproduce.reproduce)
-app.command("solve")(solve.solve_file)
-app.command("solve-shards")(solve_shards.solve_shards_command)
-app.command("methods")(methods.list_methods)
+def load_command(name: str) -> Any:  # noqa: ANN401 - a command or a group of typer
+    """Import a command."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f"infoshot.cli.{module}"), attribute)
+    own = typer.Typer()
+    if isinstance(found, typer.Typer):
+        own.add_typer(found, name=name)
+    else:
+        own.command(name)(found)
+    return typer.main.get_group(own).commands[name]
+
+
+def _exit_if_distributed(code: int) -> None:
+    """See :func:`infoshot.distributed.exit_if_distributed`; PyTorch is not loaded for it."""
+    if "torch.distributed" in sys.modules:
+        from infoshot.distributed import exit_if_distributed
+
+        exit_if_distributed(code)
 
 
 def main() -> None:
-    """Entry point; ``--debug`` is accepted anywhere."""
+    """Run the command; ``--debug`` is accepted anywhere."""
+    for stream in (sys.stdout, sys.stderr):  # an encoding such as ASCII lacks most characters
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if len(arguments) < len(sys.argv) - 1:
         arguments.insert(0, "--debug")

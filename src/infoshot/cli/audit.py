@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from infoshot import labelling
+from infoshot.cli import _options as given
 from infoshot.cli._console import complain, print_table, stdout
-from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.outputs import write_output
+from infoshot.labelling.output_checks import check_results
 
 
 def audit(
@@ -22,20 +24,23 @@ def audit(
         Path | None, typer.Option(help="Sheet to write; default: audit.csv in the run.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
+    csv_safe: given.CsvSafe = False,
 ) -> None:
     """Draw photos at random to check by hand; with the answers, print how accurate the labels are.
 
     Example: infoshot audit run/ --n 100, then infoshot audit run/ --answers run/audit.csv
     """
     if answers is None:
-        sample = labelling.draw_audit(run, n=n, seed=seed, out=out)
+        sample = labelling.draw_audit(run, n=n, seed=seed, out=out, csv_safe=csv_safe)
+        if sample.note:
+            complain("Note", sample.note)
         stdout().print(
             f"{len(sample.images)} photos to check: fill in the column 'truth' of {sample.sheet}, "
             f"then run: infoshot audit {run} --answers {sample.sheet}",
             soft_wrap=True,
         )
         return
-    check_outputs([answers], [json])
+    check_results([answers], [json])
     result = labelling.audit(run, answers)
     if result.unknown_classes:
         names = ", ".join(f"'{name}'" for name in result.unknown_classes)
@@ -51,7 +56,7 @@ def audit(
             }
             for line in result.lines
         ]
-        write_atomically(json, json_format.dumps(rows, indent=1) + "\n")
+        write_output(json, json_format.dumps(rows, indent=1) + "\n")
     print_table(
         ["labelled", "checked", "correct (95% interval)"],
         [[line.name, str(line.n_checked), line.text()] for line in result.lines],

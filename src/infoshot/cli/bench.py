@@ -10,8 +10,9 @@ from infoshot.benchmark import bench as run_bench
 from infoshot.benchmark.results import accuracies_path
 from infoshot.cli._console import print_table, stdout
 from infoshot.cli._options import parse_numbers, parse_settings
-from infoshot.core.atomic import check_outputs
+from infoshot.core.outputs import is_stream
 from infoshot.features import default_features_path
+from infoshot.labelling.output_checks import check_results
 
 
 def bench(
@@ -81,27 +82,44 @@ def bench(
     Example: infoshot bench --features mine.npz --methods prototype,tim-adm --shots 1,5
     """
     path = features or default_features_path()
-    if json and not accuracies:
+    if json and not accuracies and not is_stream(json):
         accuracies = accuracies_path(json)
-    check_outputs([path], [json, accuracies, csv, latex])
+    check_results([path], [json, accuracies, csv, latex])
+    # Files are written after every cell, pipes once.
+    once = any(output and is_stream(output) for output in (json, accuracies))
     regimes = ",".join(regime or ["balanced"])
-    result = run_bench(
-        path,
-        methods,
-        ways=parse_numbers("--ways", ways),
-        shots=parse_numbers("--shots", shots),
-        queries=queries,
-        tasks=tasks,
-        regimes=regimes,
-        seed=seed,
-        settings=parse_settings(settings or []),
-        against=against,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        on_cell=lambda so_far: so_far.write(json=json, accuracies=accuracies),
-        progress=True,
-    )
+    n_written = 0
+
+    def write(so_far: BenchResult) -> None:
+        nonlocal n_written
+        if not once:
+            so_far.write(json=json, accuracies=accuracies)
+            n_written = len(so_far.rows)
+
+    try:
+        result = run_bench(
+            path,
+            methods,
+            ways=parse_numbers("--ways", ways),
+            shots=parse_numbers("--shots", shots),
+            queries=queries,
+            tasks=tasks,
+            regimes=regimes,
+            seed=seed,
+            settings=parse_settings(settings or []),
+            against=against,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+            on_cell=write,
+            progress=True,
+        )
+    except KeyboardInterrupt as stop:
+        if json:
+            stop.add_note(f"{n_written} finished rows were written to {json}")
+        raise
+    if once:
+        result.write(json=json, accuracies=accuracies)
     result.write(csv=csv, latex=latex)
     _print(result, path.name, queries)
     outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}

@@ -9,8 +9,9 @@ import typer
 
 from infoshot.cli import _options as given
 from infoshot.cli._console import print_table, stdout
-from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.outputs import write_output
 from infoshot.images.inspection import Inspection, inspect_dataset
+from infoshot.labelling.output_checks import check_results
 
 _MOST_LINES = 10
 
@@ -29,10 +30,10 @@ def inspect(
 
     Example: infoshot data inspect --dataset mini-imagenet --root data/mini-imagenet
     """
-    check_outputs([root], [json])
+    check_results([root], [json])
     inspection = inspect_dataset(dataset, root, splits=splits, decode=decode, progress=True)
     if json:
-        write_atomically(json, json_format.dumps(dataclasses.asdict(inspection), indent=1) + "\n")
+        write_output(json, json_format.dumps(dataclasses.asdict(inspection), indent=1) + "\n")
     _print(inspection, decode)
 
 

@@ -10,6 +10,7 @@ from infoshot.cli._console import stdout
 from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
 from infoshot.features import api
+from infoshot.labelling.output_checks import check_results
 
 
 def extract(
@@ -43,11 +44,13 @@ def extract(
         int | None, typer.Option(help="Images per forward pass; default: 4 on a CPU, else 256.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder to cache features in; a rerun resumes from it.")
+        Path | None, typer.Option(help="Folder of cached features; default: the user's cache.")
     ] = None,
     skip_broken: given.SkipBroken = False,
 ) -> None:
     """Compute the features of every image of a split, with labels, class names and provenance.
+
+    Rerun the command to resume an extraction that was interrupted.
 
     Example: infoshot extract --dataset folder --root photos --backbone efficientnet-lite0
     --out photos.safetensors
@@ -55,6 +58,7 @@ def extract(
     Several processes: torchrun --nproc-per-node 4 -m infoshot extract ... (the same features).
     """
     keep_freed_memory()
+    check_results([root], [out])
     table = api.extract(
         dataset,
         root,

@@ -58,6 +58,7 @@ def label(
     ] = None,
     device: given.Device = None,
     force: Annotated[bool, typer.Option("--force", help="Replace another run in --out.")] = False,
+    csv_safe: given.CsvSafe = False,
 ) -> None:
     """Label images from a few examples per class; no training, no GPU needed.
 
@@ -74,10 +75,10 @@ def label(
         if any(others) or threshold != _THRESHOLD or backbone != DEFAULT_BACKBONE:
             raise InvalidArgumentError(
                 "--add repeats a finished run with its own options: give the folder of the run, "
-                "and no options except --export and --device."
+                "and no options except --export, --device and --csv-safe."
             )
         result = labelling.add_labels(
-            examples, add, export=export or (), device=device, progress=True
+            examples, add, export=export or (), device=device, csv_safe=csv_safe, progress=True
         )
     else:
         if photos is None or out is None:
@@ -96,6 +97,7 @@ def label(
             cache=cache,
             device=device,
             force=force,
+            csv_safe=csv_safe,
             progress=True,
         )
     _print(result)

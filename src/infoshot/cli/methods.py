@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from infoshot.cli._console import stdout
-from infoshot.core.atomic import write_atomically
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.outputs import write_output
 from infoshot.core.plugins import list_entry_points
+from infoshot.labelling.output_checks import check_results
 from infoshot.solvers import ASSUMPTIONS, ENTRY_POINTS, METHODS, Method, resolve_method
 
 _PREPARATION = {
@@ -28,6 +29,7 @@ def list_methods(
 
     Methods that installed packages register are listed too. Example: infoshot methods
     """
+    check_results([], [json])
     entries = [
         {
             "method": method.name,
@@ -42,7 +44,7 @@ def list_methods(
         for method in [*METHODS.values(), *_installed()]
     ]
     if json:
-        write_atomically(json, json_format.dumps(entries, indent=1) + "\n")
+        write_output(json, json_format.dumps(entries, indent=1) + "\n")
     stdout().print(
         "Costs are multiplications: N samples, of which S support and Q queries, K classes, "
         "d features.\nA method of your own is named package.module:Name.\n"

@@ -27,6 +27,7 @@ def predict(
         Path | None, typer.Option(help="Folder of cached features; default: that of the run.")
     ] = None,
     device: given.Device = None,
+    csv_safe: given.CsvSafe = False,
 ) -> None:
     """Label new images with the classifier of a run, each independently of the others.
 
@@ -39,6 +40,7 @@ def predict(
         reject_outliers=reject_outliers,
         cache=cache,
         device=device,
+        csv_safe=csv_safe,
         progress=True,
     )
     counts = Counter(image.label for image in labels if image.label)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from infoshot.core.text import visible
 from infoshot.reproduction import api
 from infoshot.reproduction.paper import EXPERIMENTS
 
@@ -83,7 +84,7 @@ def reproduce(
         device=device,
         progress=True,
     )
-    typer.echo(f"Report: {result.report}")
+    typer.echo(visible(f"Report: {result.report}"))
 
 
 def _names(text: str | None) -> list[str]:

@@ -9,7 +9,8 @@ import typer
 from infoshot import labelling
 from infoshot.cli import _options as given
 from infoshot.cli._console import print_table, stdout
-from infoshot.core.atomic import check_outputs, write_atomically
+from infoshot.core.outputs import write_output
+from infoshot.labelling.output_checks import check_results
 
 
 def solve_file(
@@ -22,6 +23,7 @@ def solve_file(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     settings: given.Settings = None,
+    csv_safe: given.CsvSafe = False,
 ) -> None:
     """Label all unlabelled rows of one feature file from its labelled rows.
 
@@ -29,7 +31,7 @@ def solve_file(
 
     Example: infoshot solve --features mine.npz --out labels.csv
     """
-    check_outputs([features], [out, json])
+    check_results([features], [out, json])
     result = labelling.label_table(
         features,
         method=method,
@@ -37,10 +39,10 @@ def solve_file(
         device=device,
         dtype=dtype,
     )
-    write_atomically(out, result.to_csv())
+    write_output(out, result.to_csv(csv_safe=csv_safe))
     summary = result.summary()
     if json:
-        write_atomically(json, json_format.dumps(summary, indent=1) + "\n")
+        write_output(json, json_format.dumps(summary, indent=1) + "\n")
     print_table(["class", "rows"], [[name, str(n)] for name, n in summary["classes"].items()])
     stdout().print(
         f"{summary['labelled_now']} rows labelled from {summary['labelled_before']} with "

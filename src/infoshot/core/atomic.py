@@ -2,19 +2,24 @@
 
 import errno
 import os
-import shutil
-import uuid
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from infoshot.core.errors import DataError
+from infoshot.core.leftovers import end_writing, start_writing, temporary_name
+
+_LOCK_NAME = ".lock"
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
     """Write ``content`` to ``path`` atomically, so that no reader sees half a file.
+
+    A symbolic link is replaced, and the file that it points to is kept. Outputs that users name
+    are written by :func:`infoshot.core.outputs.write_output`.
 
     Raises
     ------
@@ -24,43 +29,40 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
     data = content.encode() if isinstance(content, str) else content
     with _temporary_beside(Path(path)) as temporary:
         temporary.write_bytes(data)
-        _flush(temporary)
+        flush(temporary)
         temporary.replace(path)
-        _flush(Path(path).parent)  # now it also survives power loss
+        flush(Path(path).parent)  # now it also survives power loss
 
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
     """Lock a folder for this process, and remove unfinished files of killed processes in it.
 
+    Only what writers of this folder made under temporary names is removed, see
+    :mod:`infoshot.core.leftovers`.
+
     Raises
     ------
     DataError
         If another process has locked it, or it cannot be written to.
     """
-    lock = FileLock(folder / ".lock", blocking=False)
+    lock = FileLock(folder / _LOCK_NAME, blocking=False)  # does not follow links or truncate
     try:
         lock.acquire()
     except Timeout as error:
         raise DataError(f"{folder}: another process is writing there.") from error
-    except NotImplementedError:
-        pass  # a file system without locks
     except OSError as error:
+        if (folder / _LOCK_NAME).is_symlink():
+            raise DataError(
+                f"{folder / _LOCK_NAME}: a symbolic link, not a lock file; remove it."
+            ) from error
         raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from error
     try:
-        for leftover in list(folder.rglob(".*.part")):
-            if leftover.is_dir() and not leftover.is_symlink():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
+        start_writing(folder)
         yield
+        end_writing(folder)  # not after an error: other processes of a job may still be writing
     finally:
         lock.release()
-
-
-def temporary_name(path: Path) -> Path:
-    """Return an unused name beside ``path`` that :func:`sole_writer` removes."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
 
 
 def make_folder(path: Path) -> None:
@@ -77,24 +79,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         temporary.touch(exist_ok=False)
 
 
-def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> None:
-    """Raise ``DataError`` if an output cannot be written, or would replace an input.
-
-    An output must not be an input, another output, or an existing file in an input folder.
-    """
-    taken = {path.resolve() for path in inputs}
-    for output in outputs:
-        if output is None:
-            continue
-        resolved = output.resolve()
-        inside = resolved.exists() and any(path in resolved.parents for path in taken)
-        if resolved in taken or inside:
-            raise DataError(f"{output}: would replace an input or another output.")
-        taken.add(resolved)
-        check_writable(output)
-
-
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Wait until a file or a folder is on the disk, where the system supports it."""
     if os.name != "posix":
         return
@@ -109,8 +94,7 @@ def _flush(path: Path) -> None:
 def _temporary_beside(path: Path) -> Iterator[Path]:
     """Yield a temporary name in the same folder; turn failures into one sentence."""
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        _check_replaceable(path)
         temporary = temporary_name(path)
         try:
             yield temporary
@@ -118,3 +102,15 @@ def _temporary_beside(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to replace folders, devices, pipes and sockets."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise OSError(errno.EINVAL, "a device, a pipe or a socket, not a file")

@@ -13,6 +13,10 @@ from torch import Tensor
 from infoshot.core.errors import InvalidArgumentError, ShapeError
 from infoshot.core.types import TaskBatch
 
+MOST_THREADS = 1024  # thousands of threads fail, some of them without a message
+MOST_STEPS = 10**7  # a step takes microseconds at least
+_LARGEST = 1e12  # of weights and temperatures; products with them stay finite in float32
+
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Format the message for an unknown name, with the nearest known one.
@@ -32,12 +36,14 @@ def positive(name: str, value: object) -> None:
     """Require a finite number above zero."""
     if not (_is_number(value) and value > 0):
         raise InvalidArgumentError(f"{name} must be a finite number above 0; got {value!r}.")
+    _at_most(name, value, _LARGEST)
 
 
 def not_negative(name: str, value: object) -> None:
     """Require a finite number of at least zero."""
     if not (_is_number(value) and value >= 0):
         raise InvalidArgumentError(f"{name} must be a finite number of at least 0; got {value!r}.")
+    _at_most(name, value, _LARGEST)
 
 
 def positive_or_none(name: str, value: object) -> None:
@@ -52,12 +58,19 @@ def between(name: str, value: object, low: float, high: float) -> None:
         raise InvalidArgumentError(f"{name} must be between {low:g} and {high:g}; got {value!r}.")
 
 
-def at_least(name: str, value: object, least: int) -> None:
-    """Require a whole number of at least ``least``."""
+def at_least(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Require a whole number of at least ``least``, and at most ``most`` if it is given."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise InvalidArgumentError(
             f"{name} must be a whole number of at least {least}; got {value!r}."
         )
+    if most is not None:
+        _at_most(name, value, most)
+
+
+def seed(name: str, value: object) -> None:
+    """Require a whole number from 0 to the largest of 64 bits."""
+    at_least(name, value, 0, 2**63 - 1)
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
@@ -206,6 +219,12 @@ def check_finite(name: str, features: Tensor) -> None:
             f"{name} must be finite; got {features[place].item()} at index {place} "
             f"({len(bad)} such values in all)."
         )
+
+
+def _at_most(name: str, value: Any, most: float) -> None:  # noqa: ANN401 - any kind of number
+    if value > most:
+        limit = most if isinstance(most, int) else f"{most:g}"
+        raise InvalidArgumentError(f"{name} must be at most {limit}; got {value!r:.60}.")
 
 
 def _floating(name: str, value: object) -> Tensor:

@@ -32,9 +32,14 @@ def load_reference(name: str) -> Any:  # noqa: ANN401 - whatever the module defi
     Raises
     ------
     InvalidArgumentError
-        If there is no such module, it cannot be imported, or it has no such name.
+        If there is no such module, it cannot be imported, it has no such name, or it belongs to
+        Python itself: files name encoders too, and what they name is called.
     """
     module_name, _, attribute = name.partition(":")
+    if module_name.partition(".")[0] in sys.stdlib_module_names:
+        raise InvalidArgumentError(
+            f"'{name}': the module belongs to Python, so it has no methods or encoders."
+        )
     here = os.getcwd()  # noqa: PTH109 - a string for sys.path
     added = here not in sys.path and "" not in sys.path
     if added:

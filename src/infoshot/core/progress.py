@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from infoshot.core.text import visible
+
 ProgressCallback = Callable[[str, int, int | None], None]
 ProgressLike = ProgressCallback | bool | None
 _SECONDS = 60.0  # between two lines of a log
@@ -93,7 +95,7 @@ class _LogProgress(Progress):
 
     def say(self, sentence: str) -> None:
         """Write one line."""
-        print(sentence, file=sys.stderr, flush=True)  # noqa: T201 - this is the log
+        print(visible(sentence), file=sys.stderr, flush=True)  # noqa: T201 - this is the log
 
     def _show(self, unit: str = "") -> None:
         now = time.monotonic()
@@ -115,12 +117,12 @@ class _BarProgress(Progress):
     def start(self, phase: str, total: int | None = None, unit: str = "") -> None:
         """Begin a phase with a bar of its own."""
         self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(phase, total=total, unit=unit)
+        self._task = self._bar.add_task(visible(phase), total=total, unit=unit)
         super().start(phase, total, unit)
 
     def say(self, sentence: str) -> None:
         """Show a line above the bar."""
-        self._bar.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        self._bar.console.print(visible(sentence), highlight=False, markup=False, soft_wrap=True)
 
     def _show(self, unit: str = "") -> None:
         self._bar.update(self._task, completed=self.done)

@@ -16,6 +16,7 @@ from torch import Tensor
 from infoshot.core import checks
 from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InvalidArgumentError, LostProcessError
+from infoshot.core.job_variables import check_job, job_rank, job_size, local_rank
 
 
 @dataclass(frozen=True)
@@ -96,19 +97,20 @@ def join_processes(
     Raises
     ------
     InvalidArgumentError
-        If the device is not available.
+        If the device is not available, or a variable of the job is wrong or missing.
     """
     device = device or default_device()
-    size = int(environ.get("WORLD_SIZE", "1"))
+    size = job_size(environ)
+    if size > 1 and device not in ("cpu", "cuda"):
+        raise InvalidArgumentError(
+            f"device must be 'cpu' or 'cuda' with several processes; got '{device}'."
+        )
+    check_job(environ)
     if size == 1:
         checks.device(device)
         yield Ranks(device=device)
         return
-    if device not in ("cpu", "cuda"):
-        raise InvalidArgumentError(
-            f"device must be 'cpu' or 'cuda' with several processes; got '{device}'."
-        )
-    own = f"cuda:{environ['LOCAL_RANK']}" if device == "cuda" else "cpu"
+    own = f"cuda:{local_rank(environ)}" if device == "cuda" else "cpu"
     checks.device(own)
     if device == "cuda":
         torch.cuda.set_device(own)
@@ -121,7 +123,7 @@ def join_processes(
 
 def is_main_process(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this is the main process of a ``torchrun``, or was started without ``torchrun``."""
-    return environ.get("RANK", "0") == "0"
+    return job_rank(environ) == 0
 
 
 def exit_if_distributed(code: int) -> None:

@@ -7,13 +7,13 @@ import torch
 
 from infoshot.backbones import Encoder, EncoderLike, open_encoder
 from infoshot.backbones.checkpoints import DESCRIPTION_NAME, load_checkpoint
-from infoshot.core.atomic import check_outputs
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.outputs import check_outputs
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath, FeatureTable
 from infoshot.distributed import join_processes
-from infoshot.features.cache import FeatureCache
+from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
 from infoshot.features.files import write_features
 from infoshot.features.shard_files import ShardCounts, write_shards
@@ -45,7 +45,8 @@ def extract(
 ) -> FeatureTable:
     """Compute the features of every image of a split.
 
-    Started by ``torchrun``, the processes share the images and get the same features.
+    Features are cached while they are computed, so that the same call resumes an interrupted
+    extraction. Started by ``torchrun``, the processes share the images and get the same features.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ def extract(
     batch_size
         Images per forward pass.
     cache
-        Folder in which features are cached; an interrupted extraction resumes from it.
+        Folder in which features are cached; by default the user's cache folder.
     skip_broken
         Skip images that cannot be decoded, with a warning, instead of raising an error.
     progress
@@ -105,7 +106,8 @@ def extract(
     ):
         how = Extraction(resize=resize, crop=crop, batch_size=batch_size, device=ranks.device)
         provenance = encoder_provenance(encoder, how)
-        kept = None if cache is None else FeatureCache(Path(cache), provenance)
+        folder = Path(cache) if cache else default_cache_folder()
+        kept = FeatureCache(folder, provenance, encoder.backbone.feature_dim)
         images = open_dataset(dataset, root, splits)
         wanted = [images.split(name) for name in ([split, "train"] if base_mean else [split])]
         if skip_broken:

@@ -1,17 +1,25 @@
 """The cache of features: keyed by the content of an image and by everything else they depend on.
 
 Every encoder has a folder named by the digest of its provenance. In it are parts: safetensors files
-with the sha256 of images and their features, named by the digest of their own content, so that a
-damaged part is noticed. Parts appear whole or not at all and never change, so that several
-processes may use one cache. If a part is lost, its images are encoded again.
+with the sha256 of images, their features, and the provenance. A part is named by the digest of its
+content, so that a part that was damaged, changed, renamed or moved to another encoder is noticed
+and ignored. Parts appear whole or not at all and never change, and a part is removed only after
+another one with all its rows has been written, so that several processes may use one cache. If a
+part is lost, its images are encoded again.
+
+Whoever can write to the folder can add features that look valid. Folders are therefore created for
+their owner only; see :meth:`FeatureCache.read` for folders that others can write to.
 """
 
 import hashlib
 import json
 import os
+import re
+import stat
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -20,15 +28,32 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.regular_file import open_regular
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
-_LARGE = 2**27  # bytes; larger parts are not merged
+_LARGE = 2**26  # bytes; larger parts are not merged
+_LARGEST = 2**30  # bytes; no part is as large
+_PART = re.compile(r"part-[0-9a-f]{32}\.safetensors")
+_TEMPORARY = re.compile(r"\.part-[0-9a-f]{32}\.safetensors\.[0-9a-f]{32}\.(infoshot-)?part")
+_PRIVATE = 0o700
+Part = tuple[list[str], Tensor]
 
 
 def default_cache_folder() -> Path:
-    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder."""
+    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If ``INFOSHOT_CACHE`` names a file.
+    """
     if given := os.environ.get("INFOSHOT_CACHE"):
+        if os.path.lexists(given) and not os.path.isdir(given):  # noqa: PTH112 - never raises
+            raise InvalidArgumentError(
+                f"the environment variable INFOSHOT_CACHE must name a folder; got '{given}'."
+            )
         return Path(given)
     from platformdirs import user_cache_path
 
@@ -44,74 +69,280 @@ class FeatureCache:
         The folder that all encoders share.
     provenance
         Everything the features depend on besides the image, see ``encoder_provenance``.
+    width
+        Numbers per feature, if it is known.
     """
 
-    def __init__(self, folder: Path, provenance: Mapping[str, str]) -> None:
-        key = json.dumps(dict(provenance), sort_keys=True)
-        self.folder = folder / hashlib.sha256(key.encode()).hexdigest()[:32]
-        self._metadata = {"encoder": key}
+    def __init__(
+        self, folder: Path, provenance: Mapping[str, str], width: int | None = None
+    ) -> None:
+        self._encoder = json.dumps(dict(provenance), sort_keys=True)
+        self._root = folder
+        self.folder = folder / hashlib.sha256(self._encoder.encode()).hexdigest()[:32]
+        self._known = set[str]()
+        self._width = width
+        self._stores, self._warned = True, False
+
+    @property
+    def n_cached(self) -> int:
+        """Number of images that were found in the cache or added to it through this object."""
+        return len(self._known)
 
     def read(self, digests: Sequence[str]) -> dict[str, Tensor]:
         """Return the features of those images that are cached, each of shape ``(dim,)``.
 
         Reads all parts. If another process merges parts meanwhile, the merged one is read too.
+
+        Warns
+        -----
+        UserWarning
+            Once, if the cache belongs to another user, or a group can write to it.
+
+        Raises
+        ------
+        DataError
+            If everyone can write to the cache, or it holds features of another width.
         """
+        self._check_access()
         wanted, found, seen = set(digests), dict[str, Tensor](), set[Path]()
         vanished = True
         while vanished:
             vanished = False
-            for path in sorted(set(self.folder.glob("part-*.safetensors")) - seen):
+            for path in sorted(set(self._list_files(_PART)) - seen):
                 seen.add(path)
-                part = _read(path)
+                part = self._read(path)
                 if part is None:
-                    vanished = vanished or not path.exists()
+                    vanished = vanished or not os.path.lexists(path)
                     continue
+                self._check_width(part[1])
                 for name, row in zip(*part, strict=True):
                     if name in wanted:
                         found[name] = row.clone()  # a view would keep the whole part in memory
+        self._known |= found.keys()
         return found
 
     def add(self, digests: Sequence[str], features: Tensor) -> None:
-        """Write the features of images, shape ``(image, dim)``, to the disk."""
-        make_folder(self.folder)
-        self._write(digests, features)
+        """Write the features of images, shape ``(image, dim)``, to the disk.
+
+        Warns
+        -----
+        UserWarning
+            Once, if the cache cannot be written to; nothing is stored from then on.
+
+        Raises
+        ------
+        DataError
+            As in :meth:`read`.
+        """
+        if not self._stores:
+            return
+        self._check_access()
+        self._check_width(features)
+        try:
+            self._make_folders()
+            self._write(digests, features)
+        except DataError as error:
+            self._stores = False
+            warnings.warn(f"{error} New features are not cached.", UserWarning, stacklevel=2)
+        else:
+            self._known.update(digests)
+
+    @contextmanager
+    def open_writer(self, n_images: int) -> Iterator[Callable[[str, Tensor], None]]:
+        """Add images one at a time, by digest and feature, as parts of ``n_images``.
+
+        An interrupted process keeps all images that it has added; a note at the
+        ``KeyboardInterrupt`` tells how many are cached. At the end parts are merged.
+        """
+        waiting: dict[str, Tensor] = {}
+
+        def flush() -> None:
+            if waiting:
+                self.add(list(waiting), torch.stack(list(waiting.values())))
+                waiting.clear()
+
+        def add(digest: str, feature: Tensor) -> None:
+            waiting[digest] = feature
+            if len(waiting) >= n_images:
+                flush()
+
+        try:
+            yield add
+        except BaseException as stop:
+            flush()
+            if isinstance(stop, KeyboardInterrupt):
+                stop.add_note(f"the features of {self.n_cached:,} images are cached")
+            raise
+        flush()
+        self.merge_parts()
 
     def merge_parts(self) -> None:
-        """Merge many small parts into one, and remove old temporary files of killed processes."""
-        for leftover in self.folder.glob(".*.part"):
-            with suppress(FileNotFoundError):  # another process has renamed or removed it
-                if time.time() - leftover.stat().st_mtime > _OLD:
-                    leftover.unlink()
-        small = []
-        for path in self.folder.glob("part-*.safetensors"):
-            with suppress(FileNotFoundError):
-                if path.stat().st_size < _LARGE:
-                    small.append(path)
+        """Merge many small parts into few, and remove old temporary files of killed processes."""
+        if not self._stores:
+            return
+        for path, facts in _regular_files(self._list_files(_TEMPORARY)):
+            if time.time() - facts.st_mtime > _OLD:
+                _remove(path)
+        parts = _regular_files(self._list_files(_PART))
+        small = sorted((facts.st_size, path) for path, facts in parts if facts.st_size < _LARGE)
         if len(small) < _MANY_PARTS:
             return
-        parts = [part for path in small if (part := _read(path)) is not None]
-        merged = {name: row for names, rows in parts for name, row in zip(names, rows, strict=True)}
-        written = self._write(list(merged), torch.stack(list(merged.values()))) if merged else None
-        for path in small:
+        for group in _group(small):
+            with suppress(DataError):  # nothing is lost if the merged part cannot be written
+                self._merge(group)
+
+    def _merge(self, paths: Sequence[Path]) -> None:
+        """Replace parts by one with all their rows; those that cannot be read stay."""
+        parts = {path: part for path in paths if (part := self._read(path)) is not None}
+        for _, rows in parts.values():
+            self._check_width(rows)
+        if len(parts) < 2:
+            return
+        # The order of rows, and the choice between two rows of one image, depend on the content
+        # only. Two processes that merge at the same time would otherwise be able to remove the
+        # part that the other one has just written.
+        content = sorted(
+            {
+                (name, row.tobytes())
+                for names, rows in parts.values()
+                for name, row in zip(names, rows.numpy(), strict=True)
+            },
+            reverse=True,
+        )
+        merged = dict(content)
+        rows = torch.frombuffer(bytearray(b"".join(merged.values())), dtype=torch.float32)
+        written = self._write(list(merged), rows.view(len(merged), -1))
+        for path in parts:
             if path != written:
-                path.unlink(missing_ok=True)
+                _remove(path)
 
     def _write(self, digests: Sequence[str], features: Tensor) -> Path:
         names = torch.frombuffer(bytearray.fromhex("".join(digests)), dtype=torch.uint8)
         tensors = {"digests": names.view(-1, 32), "features": features.float().contiguous()}
-        content = save(tensors, metadata=self._metadata)
-        path = self.folder / f"part-{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+        content = save(tensors, metadata={"encoder": self._encoder})
+        path = self.folder / f"part-{_digest(content)}.safetensors"
         write_atomically(path, content)
         return path
 
-
-def _read(path: Path) -> tuple[list[str], Tensor] | None:
-    """Read the digests and features of a part; ``None`` if it is missing or damaged."""
-    try:
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest()[:32] != path.stem.removeprefix("part-"):
+    def _read(self, path: Path) -> Part | None:
+        """Read a part; ``None`` if it is missing, damaged, or of another encoder."""
+        content = _read_regular_file(path)
+        if content is None or _digest(content) != path.stem.removeprefix("part-"):
             return None
-        tensors = load(content)
-        return [bytes(row).hex() for row in tensors["digests"].numpy()], tensors["features"]
-    except (OSError, SafetensorError, KeyError):
+        try:
+            tensors = load(content)
+            names, rows = tensors["digests"], tensors["features"]
+            # The library has checked the header: its length, then JSON.
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            encoder = header["__metadata__"]["encoder"]
+        except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError):
+            return None
+        sound = (
+            encoder == self._encoder
+            and (names.dtype, rows.dtype) == (torch.uint8, torch.float32)
+            and names.shape[1:] == (32,)
+            and rows.ndim == 2
+            and rows.numel() > 0
+            and len(names) == len(rows)
+            and bool(rows.isfinite().all())
+        )
+        return ([bytes(row).hex() for row in names.numpy()], rows) if sound else None
+
+    def _list_files(self, form: re.Pattern[str]) -> list[Path]:
+        """List what has a name of this form; empty if the folder does not exist yet."""
+        try:
+            return [path for path in self.folder.iterdir() if form.fullmatch(path.name)]
+        except OSError:
+            return []
+
+    def _make_folders(self) -> None:
+        """Create the folders, for their owner only; in a shared cache with its permissions."""
+        make_folder(self._root.parent)
+        try:
+            with suppress(FileExistsError):
+                self._root.mkdir(_PRIVATE)
+            with suppress(FileExistsError):
+                self.folder.mkdir(_PRIVATE)
+                shared = self._root.stat().st_mode
+                if shared & stat.S_IWGRP:
+                    self.folder.chmod(stat.S_IMODE(shared) & 0o2770)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: this folder cannot be created ({error.strerror})."
+            ) from error
+
+    def _check_access(self) -> None:
+        """Refuse a cache that everyone can write to; warn of one that other users can write to."""
+        if os.name != "posix":
+            return
+        for folder in (self._root, self.folder):
+            try:
+                facts, link = folder.stat(), folder.lstat()
+            except OSError:
+                continue  # there is nothing to read
+            if facts.st_mode & stat.S_IWOTH:
+                raise DataError(
+                    f"{folder}: everyone can write to this cache, and so change your features; "
+                    "withdraw the permission (chmod o-w), or choose a new folder inside it."
+                )
+            others = {facts.st_uid, link.st_uid} - {0, os.geteuid()}
+            if (others or facts.st_mode & stat.S_IWGRP) and not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"{folder}: other users can write to this cache, and so change your features; "
+                    "use it only if you trust them.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+
+    def _check_width(self, features: Tensor) -> None:
+        width = features.shape[1]
+        if self._width not in (None, width):
+            raise DataError(
+                f"{self.folder}: has features of {width} and of {self._width} numbers for one "
+                "encoder; remove the folder."
+            )
+        self._width = width
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _regular_files(paths: Sequence[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    """Look up size and time of files; links, folders and what has been removed are left out."""
+    for path in paths:
+        with suppress(OSError):
+            facts = path.lstat()
+            if stat.S_ISREG(facts.st_mode):
+                yield path, facts
+
+
+def _group(small: Sequence[tuple[int, Path]]) -> Iterator[list[Path]]:
+    """Split parts, the smallest first, into groups that are large together."""
+    group, total = list[Path](), 0
+    for size, path in small:
+        group.append(path)
+        total += size
+        if total >= _LARGE:
+            yield group
+            group, total = [], 0
+    yield group
+
+
+def _read_regular_file(path: Path) -> bytes | None:
+    """Read a file; ``None`` if it cannot be read, is too large, or is a link, pipe or device."""
+    try:
+        if path.is_symlink():
+            return None
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST:
+                return None
+            return file.read(_LARGEST)
+    except OSError:
         return None
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # another process has removed it, or it belongs to another user
+        path.unlink()

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -26,23 +27,18 @@ from infoshot.backbones import Backbone, Encoder, InputSpec
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges, map_chunks
+from infoshot.core.pixels import Pixels
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import SINGLE_PROCESS, Ranks, gather_chunks, shard_chunks
 from infoshot.features.cache import FeatureCache
 from infoshot.images import ImageSplit
-from infoshot.images.decoding import (
-    DECODING,
-    Location,
-    Pixels,
-    decode_workers,
-    map_images,
-    read_crop,
-)
+from infoshot.images.decoding import DECODING, Location, decode_workers, map_images, read_crop
 from infoshot.version import __version__
 
 _SMALLEST, _LARGEST = 16, 4096  # pixels of a side
-_CACHED_AT_ONCE = 64  # images that a killed run may have to encode again
+_MOST_AT_ONCE = 8192  # images per forward pass; all batches are padded to this size
+_CACHED_AT_ONCE = 16  # batches that a killed run may have to encode again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +82,9 @@ class Extraction:
         resize = spec.resize if self.resize is None else self.resize
         crop = spec.crop if self.crop is None else self.crop
         checks.device(self.device)
-        checks.at_least("batch_size", self.images_per_pass(), 1)
+        checks.at_least("batch_size", self.images_per_pass(), 1, _MOST_AT_ONCE)
         checks.at_least("crop", crop, _SMALLEST)
-        checks.at_least("resize", resize, _SMALLEST)
-        if resize > _LARGEST:
-            raise InvalidArgumentError(f"resize must be at most {_LARGEST}; got {resize}.")
+        checks.at_least("resize", resize, _SMALLEST, _LARGEST)
         if crop > resize:
             raise InvalidArgumentError(f"crop must be at most resize; got {crop} and {resize}.")
         return resize, crop
@@ -307,16 +301,15 @@ def _encode_and_cache(
             pending.append(number)
             yield pixels
 
-    batches = encode_batches(crops(), encoder, how)
-    new = ((pending.popleft(), row) for batch in batches for row in batch)
-    while some := list(islice(new, _CACHED_AT_ONCE if cache else how.images_per_pass())):
-        numbers = [number for number, _ in some]
-        rows[numbers] = torch.stack([row for _, row in some])
-        if cache is not None:
-            cache.add([digests[number] for number in numbers], rows[numbers])
-        progress.advance(len(some))
-    if cache is not None:
-        cache.merge_parts()
+    at_once = _CACHED_AT_ONCE * how.images_per_pass()
+    with nullcontext() if cache is None else cache.open_writer(at_once) as add:
+        for batch in encode_batches(crops(), encoder, how):
+            for row in batch:
+                number = pending.popleft()
+                rows[number] = row
+                if add is not None:
+                    add(digests[number], row)
+            progress.advance(len(batch))
     return Encoded(rows, digests, reasons)
 
 

@@ -2,38 +2,81 @@
 
 A file holds ``features`` [N, D] (float), ``labels`` [N] (whole numbers, -1 unlabelled), optionally
 ``base_mean`` [D] and ``class_names``. In safetensors the names are JSON in the metadata, beside the
-provenance. ``.npz`` may also use the keys ``f``, ``y`` and
-``base``. To save space ``features`` may be 8-bit whole numbers with one ``features_scale`` per row.
-Pickles are never read.
+provenance. ``.npz`` may also use the keys ``f``, ``y`` and ``base``. To save space ``features`` may
+be 8-bit whole numbers with one ``features_scale`` per row. Types and shapes are checked before an
+array is read. Pickles are never read.
 """
 
 import hashlib
 import json
 import os
-import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import resources
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from infoshot.core.atomic import write_atomically
 from infoshot.core.checks import check_finite, numeric_tensor
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.memory import total_memory
+from infoshot.core.outputs import write_output
+from infoshot.core.parsing import parser_errors
+from infoshot.core.regular_file import open_regular
+from infoshot.core.safetensors_header import StoredTensor, read_header
+from infoshot.core.tensor_file import fill_tensor
+from infoshot.core.text import check_class_name
 from infoshot.core.types import FeatureTable
+from infoshot.features.npz_file import NpzFile, StoredArray
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
+_TENSORS = ("features", "labels", "base_mean", "features_scale")
 _ACCEPTED = (
     "a feature file is safetensors or .npz with features [N, D] (float16, float32 or float64), "
     "labels [N] (int64, -1 for unlabelled) and optionally base_mean [D]"
 )
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ZIP_MAGIC = b"PK\x03\x04"
+_FLOATS = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
+_WHOLE = {
+    f"{kind}{bits}": f"{name}{bits}"
+    for kind, name in (("I", "int"), ("U", "uint"))
+    for bits in (8, 16, 32, 64)
+}
+_DTYPES = {**_FLOATS, **_WHOLE, "BOOL": "bool"}  # names in safetensors -> in PyTorch and NumPy
+_MOST_NAMES, _LONGEST_NAME = 2**20, 1000
+_LARGEST_NAMES = 2**27  # bytes of an array of names
+
+
+@dataclass(frozen=True)
+class _Array:
+    """An array of a file that has not been read yet."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    read: Callable[[], Tensor]
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in _FLOATS.values()
+
+    @property
+    def is_whole(self) -> bool:
+        return self.dtype in _WHOLE.values()
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a file declares: the arrays of a table, the other names, metadata and class names."""
+
+    arrays: Mapping[str, _Array]
+    others: Sequence[str]
+    metadata: dict[str, str]
+    class_names: object = ()
 
 
 def default_features_path() -> Path:
@@ -50,31 +93,41 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
         If the file is missing, damaged, of another format or inconsistent; the message says what
         was found and what is accepted.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path}: a folder, not a feature file.")
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file.")
-    with path.open("rb") as file:
-        magic = file.read(len(_ZIP_MAGIC))
-    if not magic:
-        raise DataError(f"{path}: the file is empty; {_ACCEPTED}.")
-    arrays, metadata = _read_npz(path) if magic == _ZIP_MAGIC else _read_safetensors(path)
-    return _table(path, arrays, metadata)
+    path, magic = Path(path), b""
+    try:
+        with open_regular(path) as file:
+            magic = file.read(len(_ZIP_MAGIC))
+            if not magic:
+                raise DataError(f"{path}: the file is empty; {_ACCEPTED}.")
+            content = _open_npz(file) if magic == _ZIP_MAGIC else _open_safetensors(file)
+            return _read_table(path, content)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file.") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path}: a folder, not a feature file.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    except (ValueError, EOFError) as error:
+        kind = "pickled" if magic == _ZIP_MAGIC else "of another format"
+        hint = "" if magic == _ZIP_MAGIC else "; numpy.savez makes one from arrays"
+        raise DataError(
+            f"{path}: truncated, damaged or {kind} ({error}); {_ACCEPTED}{hint}."
+        ) from error
 
 
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     """Write a table as safetensors, atomically; equal tables give equal bytes."""
+    _check_names(Path(path), list(table.class_names), -1)
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     if table.base_mean is not None:
         tensors["base_mean"] = table.base_mean.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
-    write_atomically(path, _sort_metadata(save(tensors, metadata=metadata)))
+    write_output(path, _sort_metadata(save(tensors, metadata=metadata)))
 
 
 def digest(path: str | os.PathLike[str]) -> str:
     """Return the sha256 of a file's content, in hexadecimal."""
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -88,97 +141,161 @@ def _sort_metadata(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[start:]
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _open_safetensors(file: BufferedReader) -> _Content:
+    stored, metadata = read_header(file)
+
+    def read(tensor: StoredTensor) -> Tensor:
+        dtype: torch.dtype = getattr(torch, _DTYPES[tensor.dtype])
+        values = torch.empty(tensor.shape, dtype=dtype)
+        fill_tensor(values, file, tensor.start)
+        return values
+
+    arrays = {
+        name: _Array(_DTYPES.get(it.dtype, it.dtype), it.shape, partial(read, it))
+        for name, it in stored.items()
+        if name in _TENSORS
+    }
+    if sum(stored[name].n_bytes for name in arrays) > total_memory():
+        raise ValueError("the arrays are larger than the memory")
+    others = [name for name in stored if name not in _TENSORS]
+    text = metadata.pop("class_names", "[]")
     try:
-        with safe_open(path, framework="pt") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return arrays, dict(file.metadata() or {})
-    except (SafetensorError, ValueError) as error:
-        raise DataError(
-            f"{path}: truncated, damaged or of another format ({error}); {_ACCEPTED}; "
-            "numpy.savez makes one from arrays."
-        ) from error
+        with parser_errors():
+            names = json.loads(text)
+    except ValueError:
+        names = text
+    return _Content(arrays, others, metadata, names)
 
 
-def _read_npz(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    arrays: dict[str, Tensor] = {}
-    metadata: dict[str, str] = {}
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            for key in file.files:
-                name, array = _ALIASES.get(key, key), file[key]
-                if name == "class_names":
-                    metadata[name] = json.dumps(np.atleast_1d(array).astype(str).tolist())
-                elif isinstance(array, np.ndarray) and array.dtype.kind in "fiub":
-                    arrays[name] = numeric_tensor(name, array)
-                elif name in ("features", "labels", "base_mean"):
-                    raise DataError(
-                        f"{path}: {key} must hold numbers (names of classes go into class_names); "
-                        f"got {getattr(array, 'dtype', type(array).__name__)}."
-                    )
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError) as error:
-        raise DataError(f"{path}: truncated, damaged or pickled ({error}); {_ACCEPTED}.") from error
-    return arrays, metadata
+def _open_npz(file: BufferedReader) -> _Content:
+    archive = NpzFile(file)
+    arrays, others, names = dict[str, _Array](), list[str](), list[str]()
+
+    def read(name: str, array: StoredArray) -> Tensor:
+        return numeric_tensor(name, archive.read(array))
+
+    for key in archive.members:
+        name = _ALIASES.get(key, key)
+        if name in arrays:
+            raise ValueError(f"{name} occurs twice")
+        if name == "class_names":
+            names = _read_names(archive, archive.describe(key))
+        elif name in _TENSORS:
+            it = archive.describe(key)
+            dtype = "float64" if it.dtype == np.longdouble else it.dtype.name
+            kind = dtype if it.dtype.kind in "fiub" else str(it.dtype)
+            arrays[name] = _Array(kind, it.shape, partial(read, name, it))
+        elif archive.members[key].filename.endswith(".npy"):
+            others.append(key)
+    return _Content(arrays, others, {}, names)
 
 
-def _table(path: Path, arrays: dict[str, Tensor], metadata: dict[str, str]) -> FeatureTable:
-    """Check what was read and build the table."""
-    for name in ("features", "labels"):
-        if name not in arrays:
-            found = ", ".join(sorted(arrays)) or "nothing"
-            raise DataError(f"{path}: the key '{name}' is missing (found {found}); {_ACCEPTED}.")
-    features, labels = arrays["features"], arrays["labels"]
-    if features.ndim != 2 or 0 in features.shape:
-        raise _wrong(path, "features", features, "[N, D] with N and D at least 1")
-    if labels.is_floating_point() or labels.dtype == torch.bool or labels.ndim != 1:
-        raise _wrong(path, "labels", labels, "whole numbers [N]")
-    features, labels = _dequantise(path, arrays), labels.long()
-    if len(labels) != len(features):
-        raise DataError(
-            f"{path}: features and labels must have the same length; "
-            f"got {len(features)} and {len(labels)}."
-        )
+def _read_names(archive: NpzFile, array: StoredArray) -> list[str]:
+    """Read names of classes; whole numbers may be names too."""
+    if array.dtype.kind not in "USiu" or len(array.shape) > 1:
+        raise ValueError(f"class_names are {array.dtype} {list(array.shape)}, not a list of names")
+    if array.member.file_size > _LARGEST_NAMES:
+        raise ValueError(f"class_names has more than {_LARGEST_NAMES:,} bytes")
+    names = np.atleast_1d(archive.read(array))
+    with parser_errors():
+        return [str(name) for name in names.astype(str).tolist()]
+
+
+def _read_table(path: Path, content: _Content) -> FeatureTable:
+    """Check what the file declares, read it, check it, and build the table."""
+    arrays = content.arrays
+    _check_keys(path, content)
+    _check_kinds(path, arrays)
+    _check_shapes(path, arrays)
+    features, labels = _read_scaled(arrays), arrays["labels"].read()
+    if labels.dtype == torch.uint64 and bool((labels.view(torch.int64) < 0).any()):
+        raise DataError(f"{path}: labels must be below 2**63.")
+    labels = labels.long()
     if int(labels.min()) < -1:
         raise DataError(f"{path}: labels must be at least -1; got {int(labels.min())}.")
-    base_mean = arrays.get("base_mean")
-    if base_mean is not None and base_mean.shape != (features.shape[1],):
-        raise _wrong(path, "base_mean", base_mean, f"[{features.shape[1]}] like the features")
+    base_mean = arrays["base_mean"].read() if "base_mean" in arrays else None
     try:
         check_finite("features", features)
         if base_mean is not None:
             check_finite("base_mean", base_mean)
     except InvalidArgumentError as error:
         raise DataError(f"{path}: {error}") from error
-    names = _class_names(path, metadata.pop("class_names", "[]"), int(labels.max()))
-    return FeatureTable(features, labels, base_mean, names, metadata)
+    names = _check_names(path, content.class_names, int(labels.max()))
+    return FeatureTable(features, labels, base_mean, names, content.metadata)
 
 
-def _dequantise(path: Path, arrays: Mapping[str, Tensor]) -> Tensor:
-    features, scale = arrays["features"], arrays.get("features_scale")
-    if features.dtype in _FLOATS:
-        return features
-    if scale is None or features.element_size() != 1 or scale.shape != features.shape[:1]:
+def _check_keys(path: Path, content: _Content) -> None:
+    for name in ("features", "labels"):
+        if name not in content.arrays:
+            keys = sorted([*content.arrays, *content.others])[:10]
+            found = f"{', '.join(repr(key)[1:-1] for key in keys) or 'nothing':.200}"
+            raise DataError(f"{path}: the key '{name}' is missing (found {found}); {_ACCEPTED}.")
+
+
+def _check_kinds(path: Path, arrays: Mapping[str, _Array]) -> None:
+    """Require numbers of common types."""
+    for name, array in arrays.items():
+        if array.is_float or array.is_whole or array.dtype == "bool":
+            continue
+        if name == "labels":
+            raise DataError(
+                f"{path}: labels must hold numbers (names of classes go into class_names); "
+                f"got {array.dtype:.60}."
+            )
+        raise _wrong(path, name, array, "float16, float32 or float64")
+
+
+def _check_shapes(path: Path, arrays: Mapping[str, _Array]) -> None:
+    """Require shapes that fit together, and the type that each array needs."""
+    features, labels = arrays["features"], arrays["labels"]
+    if len(features.shape) != 2 or 0 in features.shape:
+        raise _wrong(path, "features", features, "[N, D] with N and D at least 1")
+    if not labels.is_whole or len(labels.shape) != 1:
+        raise _wrong(path, "labels", labels, "whole numbers [N]")
+    n_rows, dim = features.shape
+    scale = arrays.get("features_scale")
+    is_scaled = scale is not None and scale.shape == (n_rows,) and scale.is_float
+    if not features.is_float and not (features.dtype in ("int8", "uint8") and is_scaled):
         raise _wrong(path, "features", features, "float16, float32 or float64 [N, D]")
-    return features.float() * scale.float().unsqueeze(-1)
-
-
-def _class_names(path: Path, text: str, highest: int) -> tuple[str, ...]:
-    try:
-        names = json.loads(text)
-    except json.JSONDecodeError as error:
+    if labels.shape != (n_rows,):
         raise DataError(
-            f"{path}: class_names must be a JSON list of names; got {text!r}."
-        ) from error
-    if not isinstance(names, list) or (names and len(names) <= highest):
+            f"{path}: features and labels must have the same length; "
+            f"got {n_rows} and {labels.shape[0]}."
+        )
+    base_mean = arrays.get("base_mean")
+    if base_mean is not None and base_mean.shape != (dim,):
+        raise _wrong(path, "base_mean", base_mean, f"[{dim}] like the features")
+
+
+def _read_scaled(arrays: Mapping[str, _Array]) -> Tensor:
+    features = arrays["features"].read()
+    if features.is_floating_point():
+        return features
+    return features.float() * arrays["features_scale"].read().float().unsqueeze(-1)
+
+
+def _check_names(path: Path, names: object, highest: int) -> tuple[str, ...]:
+    """Require a list of different names, one for each label, if there are any."""
+    got = f"{names!r:.80}"
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise DataError(f"{path}: class_names must be a JSON list of names; got {got}.")
+    if names and len(names) <= highest:
         raise DataError(
             f"{path}: class_names must be a list with a name for each label up to {highest}; "
-            f"got {text!r}."
+            f"got {got}."
         )
     if len(set(names)) < len(names):
-        raise DataError(f"{path}: class_names must differ from each other; got {text!r}.")
-    return tuple(str(name) for name in names)
+        raise DataError(f"{path}: class_names must differ from each other; got {got}.")
+    for number, name in enumerate(names):
+        if number >= _MOST_NAMES or len(name) > _LONGEST_NAME:
+            raise DataError(
+                f"{path}: class_names may have {_MOST_NAMES:,} names of at most {_LONGEST_NAME} "
+                f"characters; number {number} is {name!a:.80}."
+            )
+        check_class_name(name, path)
+    return tuple(names)
 
 
-def _wrong(path: Path, name: str, found: Tensor, required: str) -> DataError:
-    kind = str(found.dtype).removeprefix("torch.")
-    return DataError(f"{path}: {name} must be {required}; got {kind} {list(found.shape)}.")
+def _wrong(path: Path, name: str, found: _Array, required: str) -> DataError:
+    shape = f"{list(found.shape)!r:.60}"
+    return DataError(f"{path}: {name} must be {required}; got {found.dtype:.60} {shape}.")

@@ -112,12 +112,13 @@ def _count_unreadable(path: Path, key: str) -> int | None:
         _, facts = read_tensor_file(path, kind=_KIND, only=())
     except DataError as error:
         raise DataError(f"{error} Remove the file to compute it again.") from error
-    if facts.get("key") != key:
+    unreadable = facts.get("unreadable")
+    if facts.get("key") != key or not isinstance(unreadable, dict):
         raise DataError(
             f"{path}: a shard of other images, of another size or encoder, or its images have "
             "changed; remove it, or choose another folder."
         )
-    return len(facts["unreadable"])
+    return len(unreadable)
 
 
 def _write(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.text import check_class_name
 from infoshot.images.decoding import ImageRecord
 from infoshot.images.layouts.class_folders import find_class_folders
 from infoshot.images.layouts.cub import find_cub
@@ -177,6 +178,8 @@ def open_dataset(name: str, root: Path, split_file: Path | None = None) -> Image
             f"{root}: no images found; {name} may be class folders, a folder of images with "
             "train/val/test.csv, tar archives of class folders, or the distributed pickles."
         )
+    for class_name in {record.class_name for record in found.records}:
+        check_class_name(class_name, root)
     return ImageDataset(spec, root, found, _splits(spec, found, split_file))
 
 

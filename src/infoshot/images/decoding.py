@@ -1,4 +1,4 @@
-"""Images: where their bytes are, how they decode to RGB pixels, and the crop a network sees.
+"""Images: where their bytes are, the crop a network sees, and many of them in parallel.
 
 Images come from files, members of tar archives, and arrays of pickles. Every feature is computed
 from :func:`read_crop`, whichever command asks for it, so that an image and an encoder determine
@@ -15,7 +15,6 @@ where they can be forked, and threads the others.
 
 import ctypes
 import hashlib
-import io
 import multiprocessing
 import os
 import signal
@@ -29,20 +28,21 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image
 
 from infoshot.core.errors import DataError
+from infoshot.core.job_variables import local_size
+from infoshot.core.pixels import Pixels, check_shape, decode
+from infoshot.core.regular_file import open_regular, read_regular
 
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .png .bmp .gif .webp .tif .tiff .ppm .pgm .pnm".split()  # noqa: SIM905
 )
-Pixels = NDArray[np.uint8]
 ImageT = TypeVar("ImageT")  # a record or a location
 Result = TypeVar("Result")
 _AT_ONCE = 32
@@ -50,19 +50,8 @@ _FEWEST_FOR_PROCESSES = 2000
 _MOST_WORKERS = 16
 _THREADS = 4
 _PR_SET_PDEATHSIG = 1
-_MOST_PIXELS = 90_000_000
-_LARGEST_ASPECT = 100
 _LARGEST_FILE = 2**30
 DECODING = "JPEG from twice the size"  # as provenance records it
-_TURNS = {  # by the orientation in the EXIF data
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 class Location(ABC):
@@ -86,6 +75,11 @@ class Location(ABC):
         return decode(content, self.name, at_least=at_least)
 
 
+def _check_size(name: str, n_bytes: int) -> None:
+    if n_bytes > _LARGEST_FILE:
+        raise DataError(f"{name}: too large for a photo ({n_bytes / 2**30:.1f} GB).")
+
+
 @final
 @dataclass(frozen=True)
 class FileLocation(Location):
@@ -104,12 +98,12 @@ class FileLocation(Location):
             facts = self.path.stat()
             if not stat.S_ISREG(facts.st_mode):
                 raise DataError(f"{self.name}: not a regular file.")
-            if facts.st_size > _LARGEST_FILE:
-                size = facts.st_size / 2**30
-                raise DataError(f"{self.name}: too large for a photo ({size:.1f} GB).")
-            return self.path.read_bytes()
+            _check_size(self.name, facts.st_size)
+            return read_regular(self.path)
         except OSError as error:
             raise DataError(f"{self.name}: cannot be read ({error.strerror}).") from error
+        except ValueError as error:  # a name that no file can have
+            raise DataError(f"{self.name!r}: cannot be read ({error}).") from error
 
 
 @final
@@ -129,8 +123,9 @@ class SliceLocation(Location):
 
     def content(self) -> bytes:
         """Read the byte range."""
+        _check_size(self.name, self.size)
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(self.offset)
                 content = file.read(self.size)
         except OSError as error:
@@ -155,7 +150,10 @@ class ArrayLocation(Location):
 
     def content(self) -> bytes:
         """Return the bytes of the row."""
-        return np.ascontiguousarray(self.row, dtype=np.uint8).tobytes()
+        row = np.asarray(self.row)
+        if row.dtype.kind not in "iu":
+            raise self._wrong_pixels(row)
+        return np.ascontiguousarray(row, dtype=np.uint8).tobytes()
 
     def decode(self, content: bytes, at_least: int | None = None) -> Pixels:
         """Return stored pixels as they are; decode an encoded image."""
@@ -163,11 +161,18 @@ class ArrayLocation(Location):
         if row.ndim == 1:
             return decode(content, self.name, at_least=at_least)
         if row.ndim != 3 or row.shape[2] != 3 or row.dtype != np.uint8:
-            raise DataError(
-                f"{self.name}: pixels must be uint8 [height, width, 3]; "
-                f"got {row.dtype} {list(row.shape)}."
-            )
+            raise self._wrong_pixels(row)
+        try:
+            check_shape(row.shape[1], row.shape[0])
+        except ValueError as error:
+            raise DataError(f"{self.name}: cannot be decoded ({error}).") from error
         return np.ascontiguousarray(row)
+
+    def _wrong_pixels(self, row: NDArray[Any]) -> DataError:
+        return DataError(
+            f"{self.name}: pixels must be uint8 [height, width, 3]; "
+            f"got {row.dtype} {list(row.shape)}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,85 +223,16 @@ def resize_and_crop(pixels: Pixels, resize: int, crop: int) -> Pixels:
     return np.asarray(image.crop((left, top, left + crop, top + crop)))
 
 
-def decode(content: bytes, name: str, *, at_least: int | None = None) -> Pixels:
-    """Decode an image of any common format to RGB pixels.
-
-    Greyscale, palette and CMYK images become RGB, transparency is put on black, 16 bits become 8,
-    animations yield their first frame, and photos are rotated as their EXIF orientation says. With
-    ``at_least`` a JPEG is decoded at half, a quarter or an eighth of its size as long as both
-    sides keep that many pixels, which is several times faster for large photos.
-
-    Raises
-    ------
-    DataError
-        If the bytes are not a complete image; the message starts with ``name``.
-    """
-    if not content:
-        raise DataError(f"{name}: the file is empty.")
-    try:
-        with Image.open(io.BytesIO(content), formats=_formats()) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
-            if max(image.size) > _LARGEST_ASPECT * min(image.size):
-                raise ValueError(
-                    f"{image.width} x {image.height} pixels are too narrow for a photo"
-                )
-            if at_least is not None:
-                image.draft(None, (at_least, at_least))
-            image.load()
-            return np.asarray(_rgb(_upright(image)))
-    except UnidentifiedImageError as error:
-        raise DataError(f"{name}: not an image, or in a format that is not supported.") from error
-    except Image.DecompressionBombError as error:
-        raise DataError(f"{name}: too large for a photo ({error}).") from error
-    except Exception as error:  # decoders raise many kinds of errors for damaged bytes
-        raise DataError(f"{name}: cannot be decoded ({_first_line(error)}).") from error
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    """List the formats that Pillow decodes here, without those that need another program."""
-    Image.init()
-    kinds = "JPEG MPO PNG GIF WEBP TIFF BMP DIB PPM AVIF ICO TGA JPEG2000"
-    return tuple(kind for kind in kinds.split() if kind in Image.OPEN)
-
-
 def is_image_name(name: str | os.PathLike[str]) -> bool:
     """Whether a file name has the extension of an image and is not hidden."""
     path = Path(name)
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0] or type(error).__name__
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """Rotate as the EXIF orientation says; Pillow's own function fails on damaged metadata."""
-    try:
-        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # damaged metadata; the pixels are still usable
-        return image
-    return image if turn is None else image.transpose(turn)
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16") or image.mode == "I":
-        values = np.asarray(image, dtype=np.float64)
-        image = Image.fromarray((values / 257).clip(0, 255).astype(np.uint8))
-    elif image.mode == "F":
-        raise ValueError("the range of floating-point pixels is unknown")
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        layer = image.convert("RGBA")
-        ground = Image.new("RGBA", layer.size, (0, 0, 0, 255))
-        image = Image.alpha_composite(ground, layer)
-    return image.convert("RGB")
-
-
 def decode_workers() -> int:
     """Number of cores for decoding; the processes of one ``torchrun`` share the machine's."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return max(1, min(_MOST_WORKERS, cores // local_size()))
 
 
 def map_images(

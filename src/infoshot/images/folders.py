@@ -6,12 +6,14 @@ Links to folders are followed, each folder once. Hidden files are ignored.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infoshot.core.csv_file import read_csv
+from infoshot.core.csv_file import read_csv, read_names
 from infoshot.core.errors import DataError
+from infoshot.core.label_names import GivenLabel, collect_labels, read_label, spell_path, strip_name
+from infoshot.core.text import check_class_name, escape_name, unescape_name
 from infoshot.images.decoding import EXTENSIONS, FileLocation
 
 # Images that Pillow cannot decode: they are reported as unreadable instead of being ignored.
@@ -44,10 +46,12 @@ def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
     if given.is_dir():
         found = _by_class_folder(given)
     elif given.is_file():
-        found = [(label, image) for image, label in read_labels(given, all_lines=True)]
+        found = _by_list(given)
     else:
         raise DataError(f"{given}: this folder or file with examples does not exist.")
     names = {label for label, _ in found}
+    for name in names:
+        check_class_name(name, given)
     if len(names) < 2:
         raise DataError(
             f"{given}: examples of at least two classes are needed, one folder per class; "
@@ -72,7 +76,7 @@ def find_images(given: Path, without: Sequence[Path] = ()) -> list[ImageFile]:
             if os.path.realpath(image.file) not in excluded
         ]
     elif given.is_file():
-        images = list(dict.fromkeys(image for image, _ in _read_list(given)))
+        images = list(dict.fromkeys(_read_list(given)))
     else:
         raise DataError(f"{given}: this folder or file with images does not exist.")
     if not images:
@@ -80,42 +84,71 @@ def find_images(given: Path, without: Sequence[Path] = ()) -> list[ImageFile]:
     return images
 
 
-def read_labels(given: Path, *, all_lines: bool = False) -> list[tuple[ImageFile, str]]:
+def read_labels(
+    given: Path, *, all_lines: bool = False, known: Collection[str] = ()
+) -> list[tuple[ImageFile, str, str]]:
     """Read images and labels from a CSV file with the columns ``path`` and ``label``.
 
-    Lines without a label are skipped, or refused if ``all_lines`` is true.
+    Parameters
+    ----------
+    given
+        The file. White space around labels is removed.
+    all_lines
+        Whether lines without a label are refused; otherwise they are skipped.
+    known
+        Classes that exist already.
+
+    Returns
+    -------
+    Images, labels, and the rows of the sheet that they are from.
 
     Raises
     ------
     DataError
-        If no line has a label, or an image has two labels.
+        If no line has a label.
     """
     if not given.is_file():
         raise DataError(f"{given}: there is no such file.")
-    listed = _read_list(given)
-    rows = [(image, label) for image, label in listed if label]
+    is_csv = given.suffix.lower() == ".csv"
+    listed = [
+        (
+            locate_image(row["path"], given.parent),
+            read_label(row.get("label", ""), known),
+            f"row {n}",
+        )
+        for n, row in enumerate(read_csv(given, "path") if is_csv else (), 2)  # as spreadsheets do
+        if strip_name(row["path"])
+    ]
+    rows = [row for row in listed if row[1]]
     if not rows:
         raise DataError(f"{given}: no line has a label; the columns must be path,label.")
     if all_lines and len(rows) < len(listed):
-        unlabelled = next(image.path for image, label in listed if not label)
+        unlabelled = next(image.path for image, label, _ in listed if not label)
         raise DataError(f"{given}: '{unlabelled}' has no label.")
-    label_of: dict[str, str] = {}
-    for image, label in rows:
-        other = label_of.setdefault(image.path, label)
-        if other != label:
-            raise DataError(f"{given}: '{image.path}' is labelled '{other}' and '{label}'.")
     return rows
 
 
-def printable(path: str | os.PathLike[str]) -> str:
-    r"""Convert a path to valid UTF-8; bytes that are not text become ``\xff``.
+def locate_image(text: str, folder: Path = Path(), *, escaped: bool = True) -> ImageFile:
+    r"""Find the image file that a person or an earlier run names.
 
-    Examples
-    --------
-    >>> printable(os.fsdecode(b"photo\xe9.jpg"))
-    'photo\\xe9.jpg'
+    Parameters
+    ----------
+    text
+        Path of the image, as labels.csv has it or as the file system has it. The one that exists
+        is taken; ``escaped`` decides if both exist or none.
+    folder
+        Where a relative path starts; if there is no such file, it starts in the current folder.
+    escaped
+        Whether ``\xNN`` in the text is rather a byte of the name, as :func:`escape_name` writes it.
     """
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    names: list[str] = []
+    for form in spell_path(text) or [text]:
+        names += [unescape_name(form), form] if escaped else [form, unescape_name(form)]
+    for name in dict.fromkeys(names):
+        for file in (folder / name, Path(name)):
+            if os.path.exists(file):  # noqa: PTH110 - Path raises if the name is too long
+                return ImageFile(escape_name(name), file)
+    return ImageFile(escape_name(names[0]), Path(names[0]))
 
 
 def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
@@ -129,9 +162,18 @@ def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
             continue
         images = list(_walk(folder, set()))
         if not images:
-            raise DataError(f"{folder}: the class '{printable(folder.name)}' has no examples.")
-        found += [(printable(folder.name), image) for image in images]
+            raise DataError(f"{folder}: the class '{escape_name(folder.name)}' has no examples.")
+        found += [(escape_name(folder.name), image) for image in images]
     return found
+
+
+def _by_list(given: Path) -> list[tuple[str, ImageFile]]:
+    """Read a list of examples, in which an image has one label and no two labels are alike."""
+    rows = read_labels(given, all_lines=True)
+    given_labels = (GivenLabel(str(i.file.resolve()), label, row) for i, label, row in rows)
+    advice = " If they are two classes, make one folder of examples for each."
+    collect_labels(str(given), given_labels, advice=advice)
+    return [(label, image) for image, label, _ in rows]
 
 
 def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
@@ -142,7 +184,7 @@ def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
         try:
             facts, entries = folder.stat(), sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
-            yield ImageFile(printable(folder), folder)  # reported as unreadable
+            yield ImageFile(escape_name(folder), folder)  # reported as unreadable
             return
         if (facts.st_dev, facts.st_ino) in seen or os.path.realpath(folder) in excluded:
             return
@@ -154,7 +196,7 @@ def _walk(root: Path, excluded: set[str]) -> Iterator[ImageFile]:
             if _is_dir(entry):
                 yield from visit(path)
             elif Path(entry.name).suffix.lower() in EXTENSIONS | _UNSUPPORTED:
-                yield ImageFile(printable(path), path)
+                yield ImageFile(escape_name(path), path)
 
     yield from visit(root)
 
@@ -166,28 +208,21 @@ def _is_dir(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _read_list(given: Path) -> list[tuple[ImageFile, str]]:
-    """Read paths, and labels if there are any, from a CSV or text file.
+def _read_list(given: Path) -> list[ImageFile]:
+    """Read the paths of images from a CSV or text file.
 
     A relative path is relative to the folder of the list if it exists there, else to the current
     folder.
     """
     if given.suffix.lower() == ".csv":
-        lines = [(row["path"], row.get("label", "")) for row in read_csv(given, "path")]
+        listed = [(row["path"], True) for row in read_csv(given, "path")]
     else:
-        try:
-            text = os.fsdecode(given.read_bytes())
-        except OSError as error:
-            raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
-        if "\0" in text:
-            raise DataError(f"{given}: neither a folder nor a list of files (CSV or text).")
-        lines = [(line.removesuffix("\r"), "") for line in text.split("\n")]
-    return [(_locate(path, given.parent), label.strip()) for path, label in lines if path.strip()]
-
-
-def _locate(path: str, folder: Path) -> ImageFile:
-    beside = folder / path
-    return ImageFile(printable(path), beside if beside.exists() else Path(path))
+        listed = [(path, False) for path in read_names(given)]
+    return [
+        locate_image(path, given.parent, escaped=escaped)
+        for path, escaped in listed
+        if path.strip()
+    ]
 
 
 def _quote(names: Sequence[str]) -> str:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from infoshot.core.errors import DataError
 from infoshot.core.memory import total_memory
-from infoshot.images.decoding import ImageRecord, Pixels, map_images, read_crop
+from infoshot.core.pixels import Pixels
+from infoshot.images.decoding import ImageRecord, map_images, read_crop
 
 Progress = Callable[[int], None]
 _SAMPLE = 200

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infoshot.core.progress import ProgressLike, open_progress
+from infoshot.core.text import escape_name, visible
 from infoshot.images.broken import find_broken_images
 from infoshot.images.datasets import open_dataset
 from infoshot.images.splits import SPLITS
@@ -128,6 +129,6 @@ def inspect_dataset(
         splits=split_counts,
         missing_classes=opened.missing_classes(),
         unknown_classes=sorted(counts.get("", {})),
-        ignored=opened.found.ignored,
-        broken=list(broken.values()),
+        ignored=[escape_name(name) for name in opened.found.ignored],
+        broken=[visible(sentence) for sentence in broken.values()],
     )

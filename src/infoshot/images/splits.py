@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 
 SPLITS = ("train", "val", "test")
 
@@ -39,8 +40,8 @@ def cub_split(class_names: Iterable[str]) -> dict[str, str]:
 def read_split_file(path: Path) -> dict[str, str]:
     """Read the split of every class from ``{"train": [...], "val": [...], "test": [...]}``."""
     try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        content = json.loads(read_regular(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read as JSON ({error}).") from error
     content = content.get("classes", content) if isinstance(content, dict) else content
     lists = isinstance(content, dict) and all(isinstance(names, list) for names in content.values())

@@ -3,18 +3,19 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
+from os.path import exists
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
 from infoshot.backbones import PRETRAINED, Encoder, EncoderLike, open_encoder
 from infoshot.core import checks
-from infoshot.core.atomic import make_folder, sole_writer, write_atomically
+from infoshot.core.atomic import make_folder
 from infoshot.core.environment import default_device
-from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
+from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.plugins import is_reference
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import AnyPath
@@ -29,6 +30,7 @@ from infoshot.features.extract import (
 )
 from infoshot.images.folders import ImageFile, find_examples, find_images
 from infoshot.labelling.calibrate import Estimate
+from infoshot.labelling.corrections import apply_corrections, match_corrections, read_corrections
 from infoshot.labelling.decide import (
     Decision,
     Example,
@@ -37,18 +39,14 @@ from infoshot.labelling.decide import (
     choose_suggestions,
     decide_labels,
 )
-from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.exports import EXPORTS, check_export
 from infoshot.labelling.label_report import collect_warnings, label_report
+from infoshot.labelling.run_files import RUN_FILES
 from infoshot.labelling.run_folder import (
     FinishedRun,
-    apply_corrections,
     check_finished,
     check_folder,
-    find_name,
-    read_corrections,
-    read_given,
     read_run,
-    write_corrections,
     write_run,
 )
 from infoshot.solvers import METHODS, Method, Solver, method_facts, resolve_method
@@ -140,6 +138,7 @@ def label(
     cache: AnyPath | None = None,
     device: str | None = None,
     force: bool = False,
+    csv_safe: bool = False,
     progress: ProgressLike = None,
 ) -> LabelResult:
     """Label images from a few examples per class. Nothing is trained, and no GPU is needed.
@@ -177,6 +176,9 @@ def label(
         ``cpu``, ``cuda``, ...; by default ``cuda`` if there is a GPU.
     force
         Replace another run in ``out``.
+    csv_safe
+        Write an apostrophe before every field of a CSV file that a spreadsheet program would run as
+        a formula. labels.parquet stays exact.
     progress
         See :mod:`infoshot.core.progress`.
 
@@ -215,7 +217,7 @@ def label(
         reject_outliers=reject_outliers,
         prior=dict(prior) if prior else None,
     )
-    place = _Place(Path(out), _cache_folder(cache), device or default_device(), exports)
+    place = _Place(Path(out), _cache_folder(cache), device or default_device(), exports, csv_safe)
     with open_progress(progress) as bar:
         return _label(request, place, encoder, force, bar)
 
@@ -227,6 +229,7 @@ def add_labels(
     backbone: EncoderLike | None = None,
     export: str | Sequence[str] = (),
     device: str | None = None,
+    csv_safe: bool = False,
     progress: ProgressLike = None,
 ) -> LabelResult:
     """Add corrected labels to a finished run as examples, and solve it again.
@@ -237,11 +240,11 @@ def add_labels(
         Folder of the run.
     corrections
         A CSV file with the columns ``path`` and ``label``, or labels by path. Paths are those of
-        labels.csv, or files. Later corrections of an image replace earlier ones.
+        labels.csv, or files. Corrections replace those of an earlier call.
     backbone
         The encoder of the run, as in :func:`predict`; used only for images that are not cached.
-    export, device, progress
-        As in :func:`label`.
+    export, device, csv_safe, progress
+        As in :func:`label`. A run that was written with ``csv_safe`` stays so.
 
     Returns
     -------
@@ -250,7 +253,8 @@ def add_labels(
     Raises
     ------
     DataError
-        If there is no finished run, or a correction names an image that cannot be read.
+        If there is no finished run, a correction names an image that cannot be read, an image has
+        two labels, or a label differs from a class only in case, spaces or Unicode form.
 
     Examples
     --------
@@ -259,50 +263,44 @@ def add_labels(
     exports = _check_exports(export)
     run = Path(run)
     check_finished(run)
-    with open_progress(progress) as bar, sole_writer(run):
-        before, earlier = read_run(run), read_corrections(run)
-        provenance = before.facts["encoder"]
+    with open_progress(progress) as bar, RUN_FILES.open_writer(run):
+        before = read_run(run)
+        facts = before.facts
+        csv_safe = csv_safe or facts.get("csv_safe", False)
+        provenance = cast("dict[str, str]", facts["encoder"])
         # Opened only if the features of an image are not cached any more.
         encoder = partial(_reopen_encoder, backbone or before.request.backbone, provenance)
-        place = _Place(run, Path(before.facts["cache"]), device or default_device(), exports)
+        place = _Place(run, Path(facts["cache"]), device or default_device(), exports, csv_safe)
         job = _Job(before.request, place, provenance, encoder, bar)
-        return _add_labels(job, before, earlier, read_given(corrections))
+        return _add_labels(job, before, corrections)
 
 
 def _add_labels(
-    job: "_Job",
-    before: FinishedRun,
-    earlier: Mapping[str, str],
-    corrections: Sequence[tuple[ImageFile, str]],
+    job: "_Job", before: FinishedRun, corrections: AnyPath | Mapping[str, str]
 ) -> LabelResult:
     """Make examples of all corrections, and run again."""
+    earlier = read_corrections(job.place.out, before.facts)
     known: list[ImageLabel | ImageFile] = [*before.labels]
     known += [example.image for example in before.examples]
-    new = {find_name(image, known): label for image, label in corrections}
+    every = {**earlier, **match_corrections(corrections, known, before.facts["classes"])}
     images = [ImageFile(image.path, image.file) for image in before.labels]
     digests = [
         (digest, image.reason if image.status == "unreadable" else "")
         for digest, image in zip(before.digests, before.labels, strict=True)
     ]
     own = [example for example in before.examples if not example.given]
-    examples = apply_corrections(own, images, digests, {**earlier, **new})
-    # Written first, so that they are not lost if the run is killed.
-    write_corrections(job.place.out, {**earlier, **new})
-    try:
-        return job.run(examples, images, digests)
-    except InfoshotError:
-        write_corrections(job.place.out, earlier)
-        raise
+    return job.run(apply_corrections(own, images, digests, every), images, digests, every)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a run writes, where it caches features, and what it computes on."""
+    """Where a run writes and in which form, where it caches features, what it computes on."""
 
     out: Path
     cache: Path
     device: str
     exports: tuple[str, ...]
+    csv_safe: bool
 
 
 def _label(
@@ -321,13 +319,13 @@ def _label(
     progress.start("reading images")
     examples = _check_examples(labelled, how.n_workers)
     make_folder(place.out)
-    with sole_writer(place.out):
+    with RUN_FILES.open_writer(place.out):
         corrections = check_folder(place.out, request, force=force)  # again: now nobody adds one
         digests = digest_images([image.location for image in images], how.n_workers)
-        examples = apply_corrections(examples, images, digests, corrections)
-        write_corrections(place.out, corrections)
+        if corrections:
+            examples = apply_corrections(examples, images, digests, corrections)
         job = _Job(request, place, provenance, lambda: encoder, progress)
-        return job.run(examples, images, digests)
+        return job.run(examples, images, digests, corrections)
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,9 +339,16 @@ class _Job:
     progress: Progress
 
     def run(
-        self, examples: Sequence[Example], images: Sequence[ImageFile], digests: Digests
+        self,
+        examples: Sequence[Example],
+        images: Sequence[ImageFile],
+        digests: Digests,
+        corrections: Mapping[str, str],
     ) -> LabelResult:
         """Encode what is not cached, solve, and write."""
+        for folder in (self.place.out / name for name in EXPORTS):
+            if folder.exists():
+                check_export(folder)  # now, and not after everything is computed
         # Examples first: one that cannot be decoded stops the run before all images are encoded.
         own = [(example.digest, "") for example in examples]
         support = self._encode([example.image for example in examples], own, "encoding examples")
@@ -365,34 +370,47 @@ class _Job:
             estimate=decision.held_out.estimate(),
             warnings=warnings,
             note=decision.note,
-            exports=self._write(decision, warnings),
+            exports=self._write(decision, warnings, corrections),
             images_per_second=encoded.images_per_second,
         )
+
+    @cached_property
+    def _cache(self) -> FeatureCache:
+        return FeatureCache(self.place.cache, self.provenance)
 
     def _encode(self, files: Sequence[ImageFile], digests: Digests, phase: str) -> Encoded:
         return encode_images(
             [file.location for file in files],
             self.open_encoder,
             Extraction(device=self.place.device),
-            cache=FeatureCache(self.place.cache, self.provenance),
+            cache=self._cache,
             digests=digests,
             phase=phase,
             progress=self.progress,
         )
 
-    def _write(self, decision: Decision, warnings: Sequence[str]) -> list[str]:
+    def _write(
+        self, decision: Decision, warnings: Sequence[str], corrections: Mapping[str, str]
+    ) -> list[str]:
         """Write all results; return the names of the exports."""
         out = self.place.out
         worth = choose_suggestions(
             decision.features, decision.probabilities, decision.z_sup, _SUGGESTED
         )
-        write_atomically(out / "report.html", label_report(decision, warnings, worth))
         labeller = f"infoshot-{__version__}-{self.request.method}"
         # Exports of an earlier run are renewed too; they would show the old labels.
         exports = [name for name in EXPORTS if name in self.place.exports or (out / name).exists()]
         for name in exports:
             EXPORTS[name](decision.labels, decision.classes, out / name, labeller)
-        write_run(out, decision, warnings, self.place.cache)
+        write_run(
+            out,
+            decision,
+            report=label_report(decision, warnings, worth),
+            corrections=corrections,
+            warnings=warnings,
+            cache=self.place.cache,
+            csv_safe=self.place.csv_safe,
+        )
         return exports
 
 
@@ -429,9 +447,9 @@ def _absolute(backbone: str) -> str:
     if backbone in PRETRAINED:  # also if a folder has the same name
         return backbone
     kind, colon, name = backbone.partition(":")
-    if colon and kind in ("hf", "onnx"):
-        return f"{kind}:{Path(name).absolute()}" if Path(name).exists() else backbone
-    return str(Path(backbone).absolute()) if Path(backbone).exists() else backbone
+    prefix, name = (f"{kind}:", name) if colon and kind in ("hf", "onnx") else ("", backbone)
+    is_path = exists(name)  # noqa: PTH110 - Path raises for very long names
+    return f"{prefix}{Path(name).absolute()}" if is_path else backbone
 
 
 def _check_examples(labelled: Sequence[tuple[str, ImageFile]], n_workers: int) -> list[Example]:

@@ -1,22 +1,25 @@
 """Audit a run: a random sample that a person checks, and the accuracy that the answers show."""
 
+import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from infoshot.core import checks
-from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
+from infoshot.core.label_names import GivenLabel, collect_labels, read_label
+from infoshot.core.outputs import write_output
+from infoshot.core.spreadsheet import guard_rows
 from infoshot.core.types import AnyPath
+from infoshot.labelling.corrections import ImageNames
 from infoshot.labelling.decide import CORRECTED, ImageLabel
-from infoshot.labelling.run_folder import read_run
+from infoshot.labelling.output_checks import AUDIT_COLUMNS, choose_sheet
+from infoshot.labelling.run_folder import FinishedRun, read_run
 from infoshot.metrics import wilson_interval
-
-_COLUMNS = ("path", "label", "truth")
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,14 @@ class AuditLine:
 
 @dataclass(frozen=True)
 class AuditSample:
-    """The images to check, and the CSV file to fill in."""
+    """The images to check, and the CSV file to fill in.
+
+    ``note`` says why it is another file than the one that was asked for; empty if it is not.
+    """
 
     images: list[ImageLabel]
     sheet: Path
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,12 @@ class AuditResult:
 
 
 def draw_audit(
-    run: AnyPath, *, n: int = 100, seed: int = 0, out: AnyPath | None = None
+    run: AnyPath,
+    *,
+    n: int = 100,
+    seed: int = 0,
+    out: AnyPath | None = None,
+    csv_safe: bool = False,
 ) -> AuditSample:
     """Draw images of a run at random for a person to check.
 
@@ -73,7 +85,10 @@ def draw_audit(
         How many, and the seed of the draw.
     out
         CSV file to write; by default audit.csv in the run. Fill in its column ``truth`` and pass
-        it to :func:`audit`.
+        it to :func:`audit`. A file that holds anything but a sheet without answers is kept: the
+        sheet is then written beside it, with a number in its name.
+    csv_safe
+        As in :func:`label`, whose choice is kept.
 
     Returns
     -------
@@ -82,7 +97,7 @@ def draw_audit(
     Raises
     ------
     DataError
-        If there is no finished run, or the default file has answers already.
+        If there is no finished run, or the file is one of the run's own.
 
     Examples
     --------
@@ -90,17 +105,13 @@ def draw_audit(
     PosixPath('run/audit.csv')
     """
     checks.at_least("n", n, 1)
+    checks.seed("seed", seed)
     finished = read_run(Path(run))
-    sheet = Path(out) if out else Path(run) / "audit.csv"
-    if out is None and _has_answers(sheet):
-        raise DataError(
-            f"{sheet}: has answers already; evaluate them (infoshot.audit, or pass "
-            f"answers={sheet}), or choose another file."
-        )
-    check_outputs([], [sheet])
+    sheet, note = choose_sheet(Path(out) if out else Path(run) / "audit.csv")
     sample = _draw_sample(finished.labels, n, seed)
-    write_atomically(sheet, _format_sheet(sample))
-    return AuditSample(sample, sheet)
+    csv_safe = csv_safe or finished.facts.get("csv_safe", False)
+    write_output(sheet, _format_sheet(sample, csv_safe=csv_safe))
+    return AuditSample(sample, sheet, note)
 
 
 def audit(run: AnyPath, answers: AnyPath) -> AuditResult:
@@ -120,7 +131,8 @@ def audit(run: AnyPath, answers: AnyPath) -> AuditResult:
     Raises
     ------
     DataError
-        If there is no finished run, or the answers do not belong to it.
+        If there is no finished run, the answers do not belong to it, an image has two answers, or
+        an answer differs from a class only in case, spaces or Unicode form.
 
     Examples
     --------
@@ -128,7 +140,7 @@ def audit(run: AnyPath, answers: AnyPath) -> AuditResult:
     '94.0% (87.5% to 97.2%)'
     """
     finished = read_run(Path(run))
-    truths = read_answers(Path(answers))
+    truths = match_answers(Path(answers), finished)
     lines = score_answers(finished.labels, truths)
     unknown = sorted(set(truths.values()) - set(finished.facts["classes"]))
     return AuditResult(lines, unknown)
@@ -143,24 +155,45 @@ def _draw_sample(labels: Sequence[ImageLabel], n: int, seed: int) -> list[ImageL
     return [labelled[number] for number in sorted(order[:n].tolist())]
 
 
-def _format_sheet(sample: Sequence[ImageLabel]) -> str:
+def _format_sheet(sample: Sequence[ImageLabel], *, csv_safe: bool) -> str:
     """Format a sample as a sheet whose column ``truth`` is to be filled in."""
-    return csv_text(_COLUMNS, ((label.path, label.label, "") for label in sample))
+    rows = ((label.path, label.label, "") for label in sample)
+    return csv_text(AUDIT_COLUMNS, guard_rows(rows, csv_safe))
 
 
-def read_answers(path: Path) -> dict[str, str]:
-    """Read the true classes by path from a sheet that was filled in; empty answers are skipped.
+def read_answers(path: Path, classes: Collection[str] = ()) -> list[GivenLabel]:
+    """Read the true classes from a sheet that was filled in; empty answers are skipped.
 
     Raises
     ------
     DataError
         If it is not such a sheet, or no line has an answer.
     """
-    rows = read_csv(path, "path", "truth")
-    answers = {row["path"]: row["truth"].strip() for row in rows if row["truth"].strip()}
+    rows = enumerate(read_csv(path, "path", "truth"), 2)
+    answers = [
+        GivenLabel(row["path"], truth, f"row {number}")
+        for number, row in rows
+        if (truth := read_label(row["truth"], classes))
+    ]
     if not answers:
         raise DataError(f"{path}: no line has an answer in the column 'truth'.")
     return answers
+
+
+def match_answers(path: Path, run: FinishedRun) -> dict[str, str]:
+    """Read the true classes by the paths of a run.
+
+    Raises
+    ------
+    DataError
+        Also if an image has two answers, or an answer is like a class but not equal.
+    """
+    names, classes = ImageNames(run.labels), run.facts["classes"]
+    answers = [
+        dataclasses.replace(answer, image=names.find(answer.image) or answer.image)
+        for answer in read_answers(path, classes)
+    ]
+    return collect_labels(str(path), answers, classes)
 
 
 def score_answers(labels: Sequence[ImageLabel], answers: Mapping[str, str]) -> list[AuditLine]:
@@ -184,10 +217,3 @@ def score_answers(labels: Sequence[ImageLabel], answers: Mapping[str, str]) -> l
     names = sorted({label for label in label_of.values() if label})
     lines = [AuditLine(name, correct[name], checked[name]) for name in names]
     return [AuditLine("all", correct.total(), checked.total()), *lines]
-
-
-def _has_answers(sheet: Path) -> bool:
-    try:
-        return sheet.exists() and bool(read_answers(sheet))
-    except DataError:
-        return False

@@ -12,24 +12,28 @@ are reported as outliers too. This was chosen on the validation classes of mini-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from infoshot.core.errors import DataError
-from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
+from infoshot.core.json_file import FileText, check_json
+from infoshot.core.tensor_file import digest_tensors, format_tensors, parse_tensors
 from infoshot.core.types import FeatureTable
 from infoshot.features import prepare
 from infoshot.labelling.calibrate import calibrate
+from infoshot.labelling.run_files import CLASSIFIER, RUN_FILES, EncoderFacts
 from infoshot.solvers import Method, resolve_method
 
 SHARE_INSIDE = 0.95
 _ENOUGH_EXAMPLES = 10
 _FAR = 2.5  # without enough examples: cut-off in units of the distance from median to 90 %
-_FORMAT, _OLD_FORMAT = "infoshot.label.classifier/2", "infoshot.label.classifier/1"
+_FORMATS = tuple(f"infoshot.label.classifier/{number}" for number in (1, 2, 3))
+_FORMAT = _FORMATS[-1]  # the first with a digest of the tensors
 _KIND = "classifier"
+_LARGEST = 1e18  # products of two such numbers are finite in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +86,29 @@ class Classifier:
         z = prepare_features(features, resolve_method(self.method))
         return outlier_scores(z, self.centres) > self.outlier_cutoff
 
-    def save(self, path: Path) -> None:
-        """Write it as safetensors."""
+    def to_bytes(self) -> bytes:
+        """Format it as safetensors, with a digest of the tensors."""
         tensors = {"weights": self.weights, "centres": self.centres}
         facts = {name: value for name, value in vars(self).items() if name not in tensors}
-        write_tensor_file(path, tensors, {"format": _FORMAT, **facts}, kind=_KIND)
+        facts["format"] = _FORMAT
+        return format_tensors(
+            tensors, {**facts, "sha256": digest_tensors(tensors, facts)}, kind=_KIND
+        )
+
+
+class _Facts(TypedDict):
+    """The facts beside the tensors in the file."""
+
+    classes: list[str]
+    backbone: FileText
+    encoder: EncoderFacts
+    method: str
+    settings: dict[str, Any]
+    temperature: float
+    exponent: float
+    threshold: float
+    reject_outliers: bool
+    outlier_cutoff: float
 
 
 def load_classifier(path: Path) -> Classifier:
@@ -98,18 +120,68 @@ def load_classifier(path: Path) -> Classifier:
         If it is missing, damaged, or something else.
     """
     if path.is_dir():
-        path = path / "classifier.safetensors"
-    tensors, facts = read_tensor_file(path, kind=_KIND)
-    version = facts.pop("format", None)
-    if version == _OLD_FORMAT and "farthest" in facts:
+        path = path / CLASSIFIER
+    content = RUN_FILES.read_file(path.parent, path.name)
+    if content is None:
+        raise DataError(f"{path}: there is no such file.")
+    tensors, facts = parse_tensors(content, kind=_KIND, path=path)
+    version, has_digest = facts.get("format"), facts.get("format") == _FORMAT
+    if has_digest and facts.pop("sha256", "") != digest_tensors(tensors, facts):
+        raise DataError(f"{path}: damaged, or not a classifier file (its digest differs).")
+    facts.pop("format", None)
+    if version == _FORMATS[0] and "farthest" in facts:
         facts["outlier_cutoff"] = facts.pop("farthest")
-    elif version != _FORMAT:
+    elif version not in _FORMATS[1:]:
         raise DataError(f"{path}: written by another version of InfoShot; label the images again.")
     try:
-        classes = tuple(facts.pop("classes"))
-        return Classifier(tensors["weights"], tensors["centres"], classes, **facts)
-    except (KeyError, TypeError) as error:
+        if unknown := check_json(facts, _Facts):
+            raise ValueError(f"unknown entries {', '.join(unknown[:5])}")
+        found = _make(tensors, cast("_Facts", facts))
+    except (KeyError, ValueError) as error:
         raise DataError(f"{path}: damaged, or not a classifier file ({error}).") from error
+    method = resolve_method(found.method)
+    try:
+        solver = method.with_settings(found.settings).solver.at_temperature(found.temperature)
+        solver.validate(len(found.classes))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"{path}: damaged, or not a classifier file ({error}).") from error
+    return found
+
+
+def _make(tensors: Mapping[str, Tensor], facts: _Facts) -> Classifier:
+    """Make the classifier; raise ``ValueError`` if its parts do not fit each other."""
+    weights, centres = tensors["weights"], tensors["centres"]
+    classes = tuple(facts["classes"])
+    if len(set(classes)) < max(len(classes), 2) or "" in classes:
+        raise ValueError("its classes must be two or more distinct names")
+    for name, value in (("weights", weights), ("centres", centres)):
+        if value.dtype not in (torch.float16, torch.float32, torch.float64):
+            raise ValueError(f"{name} must be floating point; got {value.dtype}")
+        if value.ndim != 2 or value.shape != weights.shape or len(value) != len(classes):
+            raise ValueError(f"{name} must have a row for each class; got {tuple(value.shape)}")
+        if not (value.numel() and (value.abs() < _LARGEST).all()):
+            raise ValueError(f"{name} must be finite numbers")
+    temperature, exponent = float(facts["temperature"]), float(facts["exponent"])
+    if not (0 < temperature < _LARGEST and 0 < exponent < _LARGEST):
+        raise ValueError(
+            f"temperature and exponent must be above 0 and finite; got {temperature}, {exponent}"
+        )
+    if not 0 <= facts["threshold"] <= 1:
+        raise ValueError(f"threshold must be between 0 and 1; got {facts['threshold']}")
+    return Classifier(
+        weights=weights.float(),
+        centres=centres.float(),
+        classes=classes,
+        backbone=facts["backbone"],
+        encoder=cast("dict[str, str]", facts["encoder"]),
+        method=facts["method"],
+        settings=facts["settings"],
+        temperature=temperature,
+        exponent=exponent,
+        threshold=facts["threshold"],
+        reject_outliers=facts["reject_outliers"],
+        outlier_cutoff=float(facts["outlier_cutoff"]),
+    )
 
 
 def prepare_features(features: Tensor, method: Method) -> Tensor:

@@ -11,7 +11,8 @@ from torch.nn.functional import normalize
 
 from infoshot.core.checks import few_queries
 from infoshot.core.errors import DataError
-from infoshot.images.decoding import FileLocation, decode
+from infoshot.core.pixels import decode
+from infoshot.images.decoding import FileLocation
 from infoshot.labelling.classifier import SHARE_INSIDE
 from infoshot.labelling.decide import CORRECTED, Decision, ImageLabel
 from infoshot.report.page import Bars, Gallery, Part, Section, Strong, Table, Text, Thumbnail, page

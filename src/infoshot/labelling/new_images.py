@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from infoshot.backbones import EncoderLike, open_encoder
-from infoshot.core.atomic import check_outputs, write_atomically
 from infoshot.core.environment import default_device
+from infoshot.core.errors import DataError
+from infoshot.core.outputs import write_output
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache, default_cache_folder
@@ -21,6 +22,7 @@ from infoshot.features.extract import (
 from infoshot.images.folders import find_images
 from infoshot.labelling.classifier import load_classifier
 from infoshot.labelling.decide import ImageLabel, make_labels
+from infoshot.labelling.output_checks import check_results
 from infoshot.labelling.run_folder import find_run_cache, format_labels
 
 
@@ -33,6 +35,7 @@ def predict(
     reject_outliers: bool = False,
     cache: AnyPath | None = None,
     device: str | None = None,
+    csv_safe: bool = False,
     progress: ProgressLike = None,
 ) -> list[ImageLabel]:
     """Label new images with the classifier of a run, each independently of the others.
@@ -52,7 +55,7 @@ def predict(
         Give no label to images that are unlike the examples of every class.
     cache
         Folder in which features are cached; by default that of the run.
-    device, progress
+    device, csv_safe, progress
         As in :func:`label`.
 
     Returns
@@ -71,13 +74,15 @@ def predict(
     source, given = Path(classifier), Path(images)
     known = load_classifier(source)
     known = dataclasses.replace(known, reject_outliers=reject_outliers or known.reject_outliers)
-    check_outputs([source, given], [None if out is None else Path(out)])
+    check_results([source, given], [None if out is None else Path(out)])
     files = find_images(given)
     encoder = open_encoder(known.backbone if backbone is None else backbone)
     how = Extraction(device=device or default_device())
     check_same_encoder(encoder, how, known.encoder)
+    if encoder.backbone.feature_dim != known.weights.shape[1]:
+        raise DataError(f"{source}: its class weights do not fit the features of the encoder.")
     folder = Path(cache) if cache else find_run_cache(source) or default_cache_folder()
-    kept = FeatureCache(folder, encoder_provenance(encoder, how))
+    kept = FeatureCache(folder, encoder_provenance(encoder, how), encoder.backbone.feature_dim)
     with open_progress(progress) as bar:
         locations = [file.location for file in files]
         encoded = encode_images(locations, lambda: encoder, how, cache=kept, progress=bar)
@@ -97,5 +102,5 @@ def predict(
             stacklevel=2,
         )
     if out is not None:
-        write_atomically(out, format_labels(labels))
+        write_output(out, format_labels(labels, csv_safe=csv_safe))
     return labels

@@ -1,33 +1,52 @@
-"""The folder of a run: the files that are written to it, and reading them.
+"""A run as its folder records it: what is written, what is read back, and what may be replaced.
 
 ``labels.csv`` and ``labels.parquet`` have one line per image, ``classifier.safetensors`` classifies
-new images, ``corrections.csv`` holds the labels that a person gave. ``run.json`` records the
-provenance of everything and is written last, so that a folder with it holds a finished run.
+new images, ``corrections.csv`` holds the labels that a person gave, and ``run.json`` records the
+provenance of everything. These files and the report are replaced together.
 """
 
 import dataclasses
-import io
 import json
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoshot.core.atomic import write_atomically
-from infoshot.core.csv_file import csv_text, read_csv
+from infoshot.core.csv_file import csv_text
 from infoshot.core.environment import environment
-from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.features.extract import digest_images
-from infoshot.images.folders import ImageFile, read_labels
+from infoshot.core.errors import DataError
+from infoshot.core.file_state import digest
+from infoshot.core.parquet_file import ColumnKind, format_table, parse_table
+from infoshot.core.spreadsheet import guard_rows
+from infoshot.images.folders import ImageFile
+from infoshot.labelling.corrections import format_corrections, read_corrections
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.run_files import (
+    CLASSIFIER,
+    CORRECTIONS,
+    FACTS,
+    FORMAT,
+    LABELS,
+    PARQUET,
+    REPORT,
+    RUN_FILES,
+    RunFacts,
+)
 
 CSV_COLUMNS = ("path", "label", "confidence", "runner_up", "margin", "status", "reason")
-STATUSES = ("labelled", "unsure", "outlier", "unreadable")
-_FORMAT = "infoshot.run/1"
+_COLUMNS: Mapping[str, ColumnKind] = {  # of labels.parquet, as far as it is read back
+    **dict.fromkeys(("path", "label", "runner_up", "status", "reason", "sha256"), "text"),
+    "file": "bytes",
+    **dict.fromkeys(("confidence", "margin"), "number"),
+    "probabilities": "numbers",
+}
+_STATUSES = ("labelled", "unsure", "outlier", "unreadable")
+_DIGEST = re.compile("([0-9a-f]{64})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +54,7 @@ class FinishedRun:
     """A run as its folder records it."""
 
     request: Request
-    facts: Mapping[str, Any]
+    facts: RunFacts
     examples: list[Example]
     labels: list[ImageLabel]
     digests: list[str]
@@ -48,17 +67,16 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
         return {}
     if not out.is_dir():
         raise DataError(f"{out}: a file, not a folder for results.")
-    before = read_request(out)
-    if force:
-        same = before is not None and before.same_images(request)
-        return read_corrections(out) if same else {}
-    if before is None:
+    facts = _read_facts(out)
+    if facts is None:
         names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
-        own = {"labels.csv", "labels.parquet", "classifier.safetensors", "report.html", *EXPORTS}
-        if names - own:
+        if not force and names - set(EXPORTS):  # an interrupted run leaves nothing else
             raise DataError(f"{out}: contains other files; pass force=True to write there.")
         return {}
-    corrections = read_corrections(out)
+    before = Request(**facts["request"])
+    corrections = read_corrections(out, facts)
+    if force:
+        return corrections if before.same_images(request) else {}
     if before != _as_stored(request):
         n = len(corrections)
         fate = "kept" if before.same_images(request) else "lost"
@@ -68,30 +86,49 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
     return corrections
 
 
-def write_run(folder: Path, decision: Decision, warnings: Sequence[str], cache: Path) -> None:
-    """Write everything except the report and the exports."""
-    write_atomically(folder / "labels.csv", format_labels(decision.labels))
-    write_atomically(folder / "labels.parquet", _parquet(decision))
-    decision.classifier.save(folder / "classifier.safetensors")
-    text = json.dumps(_facts(decision, warnings, cache), indent=1, allow_nan=False)
-    write_atomically(folder / "run.json", text + "\n")
+def write_run(
+    folder: Path,
+    decision: Decision,
+    *,
+    report: str,
+    corrections: Mapping[str, str],
+    warnings: Sequence[str],
+    cache: Path,
+    csv_safe: bool,
+) -> None:
+    """Write everything except the exports; a process that reads sees all of it or nothing.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written; an earlier run is kept then.
+    """
+    files = {
+        LABELS: format_labels(decision.labels, csv_safe=csv_safe).encode(),
+        PARQUET: _format_rows(decision),
+        CLASSIFIER: decision.classifier.to_bytes(),
+        REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
+    }
+    if corrections:
+        files[CORRECTIONS] = format_corrections(corrections, csv_safe=csv_safe).encode()
+    facts = {
+        **_facts(decision, warnings, cache),
+        "csv_safe": csv_safe,
+        "files": {name: digest(content) for name, content in files.items()},
+    }
+    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    RUN_FILES.write(folder, {**files, FACTS: text.encode()})
 
 
-def format_labels(labels: Sequence[ImageLabel]) -> str:
+def format_labels(labels: Sequence[ImageLabel], *, csv_safe: bool = False) -> str:
     """Format labels as CSV."""
-    return csv_text(CSV_COLUMNS, ([_cell(label, name) for name in CSV_COLUMNS] for label in labels))
+    rows = ([_cell(label, name) for name in CSV_COLUMNS] for label in labels)
+    return csv_text(CSV_COLUMNS, guard_rows(rows, csv_safe))
 
 
 def check_finished(folder: Path) -> None:
     """Raise ``DataError`` if a folder does not contain a finished run."""
-    _read_facts(folder)
-
-
-def read_request(folder: Path) -> Request | None:
-    """Read the request of the run in this folder; ``None`` if there is no finished run."""
-    if not (folder / "run.json").is_file():
-        return None
-    return Request(**_read_facts(folder)["request"])
+    RUN_FILES.read(folder)
 
 
 def read_run(folder: Path) -> FinishedRun:
@@ -102,22 +139,13 @@ def read_run(folder: Path) -> FinishedRun:
     DataError
         If there is no finished run, or its files are damaged.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    facts = _read_facts(folder)
-    path = folder / "labels.parquet"
+    facts, files = RUN_FILES.read(folder, PARQUET)
     try:
-        columns = pq.read_table(path).to_pydict()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: missing or damaged ({error}).") from error
-    names = [field.name for field in dataclasses.fields(ImageLabel) if field.name != "file"]
-    labels = [
-        ImageLabel(file=Path(os.fsdecode(file)), **dict(zip(names, values, strict=True)))
-        for file, values in zip(
-            columns["file"], zip(*(columns[name] for name in names), strict=True), strict=True
-        )
-    ]
+        rows = _parse_rows(files[PARQUET], facts)
+    except ValueError as error:
+        raise DataError(
+            f"{folder / PARQUET}: damaged, or not the labels of this run ({error})."
+        ) from error
     examples = [
         Example(
             entry["label"],
@@ -127,40 +155,77 @@ def read_run(folder: Path) -> FinishedRun:
         )
         for entry in facts["examples"]
     ]
+    request = Request(**facts["request"])
     return FinishedRun(
-        Request(**facts["request"]),
-        facts,
-        examples,
-        labels,
-        columns["sha256"],
-        columns["probabilities"],
+        request, facts, examples, _make_labels(rows), rows["sha256"], rows["probabilities"]
     )
 
 
 def find_run_cache(classifier: Path) -> Path | None:
     """Return the cache folder of the run that a classifier belongs to, if it still exists."""
-    folder = classifier if classifier.is_dir() else classifier.parent
     try:
-        cache = Path(_read_facts(folder)["cache"])
-    except (DataError, KeyError):
+        facts = _read_facts(classifier if classifier.is_dir() else classifier.parent)
+    except DataError:
         return None
-    return cache if cache.is_dir() else None
+    cache = Path(facts["cache"]) if facts else None
+    return cache if cache and cache.is_dir() else None
 
 
-def read_corrections(folder: Path) -> dict[str, str]:
-    """Read the labels that a person gave after the first run, by path."""
-    path = folder / "corrections.csv"
-    if not path.is_file():
-        return {}
-    return {row["path"]: row["label"] for row in read_csv(path, "path", "label")}
+def _read_facts(folder: Path) -> RunFacts | None:
+    """Read run.json; ``None`` if there is no finished run."""
+    text = RUN_FILES.read_file(folder, FACTS)
+    return None if text is None else RUN_FILES.parse(text, folder / FACTS)
 
 
-def write_corrections(folder: Path, corrections: Mapping[str, str]) -> None:
-    """Write the labels that a person gave; no file if there are none."""
-    if not corrections:
-        (folder / "corrections.csv").unlink(missing_ok=True)
-        return
-    write_atomically(folder / "corrections.csv", csv_text(("path", "label"), corrections.items()))
+def _format_rows(decision: Decision) -> bytes:
+    """Format labels.parquet: labels with probabilities, outlier scores and digests."""
+    labels = decision.labels
+    columns: dict[str, Any] = {
+        field.name: [getattr(label, field.name) for label in labels]
+        for field in dataclasses.fields(ImageLabel)
+    }
+    columns["file"] = [os.fsencode(label.file.absolute()) for label in labels]
+    columns["sha256"] = list(decision.digests)
+    columns["outlier_score"] = decision.outlier_scores.tolist()
+    columns["probabilities"] = decision.probabilities.tolist()
+    return format_table(columns, {"classes": json.dumps(decision.classes)})
+
+
+def _parse_rows(content: bytes, facts: RunFacts) -> dict[str, list[Any]]:
+    """Parse the columns of labels.parquet; raise ``ValueError`` if they do not fit run.json."""
+    classes, n_images = list(facts["classes"]), facts["counts"].get("photos", -1)
+    columns = parse_table(content, _COLUMNS, n_rows=n_images, width=len(classes))
+    allowed = {"status": {*_STATUSES}, "label": {"", *classes}, "runner_up": {"", *classes}}
+    for name, values in allowed.items():
+        if wrong := set(columns[name]) - values:
+            raise ValueError(f"the column '{name}' has the value {min(wrong)!r:.60}")
+    if not all(_DIGEST.fullmatch(text) for text in columns["sha256"]):
+        raise ValueError("the column 'sha256' has a value that is not a digest")
+    for name in ("confidence", "margin"):
+        _check_shares(name, columns[name])
+    for row in columns["probabilities"]:
+        if row is None or len(row) != len(classes):
+            raise ValueError(f"a row has not {len(classes)} probabilities")
+        _check_shares("probabilities", row)
+    return columns
+
+
+def _check_shares(name: str, values: Sequence[float | None]) -> None:
+    """Check numbers between 0 and 1, with a margin for rounding; NaN is allowed."""
+    for value in values:
+        if value is None or not (math.isnan(value) or -0.001 <= value <= 1.001):
+            raise ValueError(f"the column '{name}' has the value {value}")
+
+
+def _make_labels(columns: Mapping[str, list[Any]]) -> list[ImageLabel]:
+    """Make the labels of the images from the columns of labels.parquet."""
+    names = [field.name for field in dataclasses.fields(ImageLabel) if field.name != "file"]
+    return [
+        ImageLabel(file=Path(os.fsdecode(file)), **dict(zip(names, values, strict=True)))
+        for file, values in zip(
+            columns["file"], zip(*(columns[name] for name in names), strict=True), strict=True
+        )
+    ]
 
 
 def _as_stored(request: Request) -> Request:
@@ -175,38 +240,6 @@ def _cell(label: ImageLabel, name: str) -> str:
     return "" if math.isnan(value) else f"{value:.4f}"
 
 
-def _read_facts(folder: Path) -> dict[str, Any]:
-    path = folder / "run.json"
-    if not path.is_file():
-        raise DataError(f"{folder}: does not contain a finished labelling run.")
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if facts["format"] != _FORMAT:
-            raise KeyError("format")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not the description of a labelling run ({error!r}).") from error
-    return facts
-
-
-def _parquet(decision: Decision) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    labels = decision.labels
-    columns: dict[str, Any] = {
-        field.name: [getattr(label, field.name) for label in labels]
-        for field in dataclasses.fields(ImageLabel)
-    }
-    columns["file"] = [os.fsencode(label.file.absolute()) for label in labels]
-    columns["sha256"] = list(decision.digests)
-    columns["outlier_score"] = decision.outlier_scores.tolist()
-    columns["probabilities"] = decision.probabilities.tolist()
-    table = pa.table(columns).replace_schema_metadata({"classes": json.dumps(decision.classes)})
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-    return sink.getvalue()
-
-
 def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str, Any]:
     """Collect what run.json records."""
     statuses = Counter(label.status for label in decision.labels)
@@ -214,13 +247,13 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
     held_out, classifier = decision.held_out, decision.classifier
     estimate = held_out.estimate()
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "request": dataclasses.asdict(decision.request),
         "classes": {name: counts[name] for name in decision.classes},
         "counts": {
             "examples": len(decision.examples),
             "photos": len(decision.labels),
-            **{status: statuses[status] for status in STATUSES},
+            **{status: statuses[status] for status in _STATUSES},
         },
         "method": {
             "name": decision.request.method,
@@ -254,63 +287,3 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
             for example in decision.examples
         ],
     }
-
-
-def read_given(given: str | os.PathLike[str] | Mapping[str, str]) -> list[tuple[ImageFile, str]]:
-    """Read the labels that a person gives, from a CSV file or a mapping of paths."""
-    if not isinstance(given, Mapping):
-        return read_labels(Path(given))
-    pairs = [(str(path), str(label).strip()) for path, label in given.items()]
-    corrections = [(ImageFile(path, Path(path)), label) for path, label in pairs if label]
-    if not corrections:
-        raise InvalidArgumentError("corrections must hold at least one label; got none.")
-    return corrections
-
-
-def apply_corrections(
-    examples: Sequence[Example],
-    images: Sequence[ImageFile],
-    digests: Sequence[tuple[str, str]],
-    corrections: Mapping[str, str],
-) -> list[Example]:
-    """Add corrected images to the examples; a corrected example changes its label."""
-    place = {image.path: number for number, image in enumerate(images)}
-    of_example = {example.image.path: number for number, example in enumerate(examples)}
-    found, label_of = list(examples), dict[str, tuple[str, str]]()
-    for path, label in corrections.items():
-        number = place.get(path)
-        if number is not None:
-            digest, reason = digests[number]
-            if reason:
-                raise DataError(f"{path}: {reason}, so it cannot be an example.")
-            other, other_path = label_of.setdefault(digest, (label, path))
-            if other != label:
-                raise DataError(
-                    f"the same image is corrected to '{other}' and to '{label}': {other_path} and "
-                    f"{path}."
-                )
-            found.append(Example(label, images[number], digest, given=True))
-        elif path in of_example:
-            found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
-        else:
-            image = ImageFile(path, Path(path))
-            ((digest, reason),) = digest_images([image.location], 1)
-            if reason:
-                raise DataError(f"{path}: not an image of this run, and not a readable file.")
-            found.append(Example(label, image, digest, given=True))
-    return found
-
-
-def find_name(image: ImageFile, known: Sequence[ImageLabel | ImageFile]) -> str:
-    """Return the path under which a run knows an image that a user names by path or by file.
-
-    The absolute path if the run does not know it.
-    """
-    for own in known:
-        if image.path == own.path:
-            return own.path
-    wanted = image.file.absolute()
-    for own in known:
-        if wanted == own.file.absolute():
-            return own.path
-    return str(wanted)

@@ -1,7 +1,5 @@
 """Label the unlabelled rows of a feature table, which is one task."""
 
-import csv
-import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +11,9 @@ from torch import Tensor
 
 from infoshot.core import checks
 from infoshot.core.checks import few_queries
+from infoshot.core.csv_file import csv_text
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.spreadsheet import guard_formula
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
 from infoshot.features import prepare, read_features
 from infoshot.solvers import Method, Solver, resolve_method, solve
@@ -68,20 +68,23 @@ class TableLabels:
             "classes": dict(zip(names, counts, strict=True)),
         }
 
-    def to_csv(self) -> str:
-        """Format one line per row: label, confidence, runner-up, margin, outlier score."""
+    def to_csv(self, *, csv_safe: bool = False) -> str:
+        """Format one line per row: label, confidence, runner-up, margin, outlier score.
+
+        With ``csv_safe``, an apostrophe is put before a name that a spreadsheet program would run
+        as a formula.
+        """
         names = [self.table.class_name(int(label)) for label in self.classes]
+        names = [guard_formula(name) for name in names] if csv_safe else names
         best, place = self.probabilities.topk(2, dim=-1)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(CSV_COLUMNS)
         scores = self.solution.outlier_scores[0].tolist()
+        lines = []
         for row, (first, second), (p, p_next), score in zip(
             self.rows.tolist(), place.tolist(), best.tolist(), scores, strict=True
         ):
-            margin = f"{p - p_next:.6f}"
-            writer.writerow((row, names[first], f"{p:.6f}", names[second], margin, f"{score:.6f}"))
-        return text.getvalue()
+            sure, margin, odd = f"{p:.6f}", f"{p - p_next:.6f}", f"{score:.6f}"
+            lines.append((str(row), names[first], sure, names[second], margin, odd))
+        return csv_text(CSV_COLUMNS, lines)
 
 
 def label_table(

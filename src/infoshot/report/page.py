@@ -1,6 +1,7 @@
-"""The HTML page of every report: one file that opens from disk and needs nothing else.
+r"""The HTML page of every report: one file that opens from disk and needs nothing else.
 
-Pictures are embedded, nothing is fetched, no script runs and all text is escaped. The page adapts
+Pictures are embedded, nothing is fetched, no script runs and all text is escaped; control
+characters and bytes of file names that are not UTF-8 are shown as ``\x1b``. The page adapts
 to narrow screens, dark mode and paper. Its markup is in ``page.html.j2``, its style in
 ``page.css``.
 """
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, ClassVar
+
+from infoshot.core.text import visible
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -130,9 +133,10 @@ def page(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
     >>> "<td>71.4</td>" in page("A", [Section("B", [Table(["method", "%"], [["tim", "71.4"]])])])
     True
     """
-    return _template().render(
+    document = _template().render(
         title=title, sections=sections, subtitle=subtitle, css=_resource("page.css")
     )
+    return visible(document, keep="\t\n")
 
 
 @cache

@@ -8,10 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
+from infoshot.benchmark.cell import check_task_count
 from infoshot.benchmark.variants import resolve_variants
 from infoshot.core import checks
-from infoshot.core.atomic import check_outputs, make_folder, sole_writer
+from infoshot.core.atomic import make_folder, sole_writer
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.outputs import check_outputs
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import ResultRow
 from infoshot.features import default_features_path
@@ -156,9 +158,9 @@ def reproduce(
     checks.device(device)
     if gradient_tasks is None:
         gradient_tasks = _GRADIENT_TASKS_ON_CPU if device == "cpu" else tasks
-    checks.at_least("tasks", tasks, 1)
-    checks.at_least("gradient_tasks", gradient_tasks, 1)
-    checks.at_least("network_tasks", network_tasks, 1)
+    check_task_count("tasks", tasks)
+    check_task_count("gradient_tasks", gradient_tasks)
+    check_task_count("network_tasks", network_tasks)
     plan = Plan(
         experiments=_experiments(_as_list(only)),
         methods=_extra_methods(_as_list(methods)),

@@ -17,12 +17,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.benchmark import Protocol, rows_from_json, rows_to_json
 from infoshot.core.atomic import write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
+from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import digest, read_features
 from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells
@@ -61,7 +63,7 @@ def read_sources(
         table = read_features(path)
         dataset = datasets[number] if datasets else table.provenance.get("dataset", "")
         backbone = backbones[number] if backbones else table.provenance.get("backbone", "")
-        loaded.append((Source(path.name, digest(path), dataset, backbone), table))
+        loaded.append((Source(escape_name(path.name), digest(path), dataset, backbone), table))
     return loaded
 
 
@@ -154,31 +156,30 @@ def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> P
     what = (method.name, method.preparation, method.solver.settings(), *_code(method.solver))
     key = _cell_key(protocol, source.digest, *what)
     reason = ""
-    counts = table.labels[table.labels >= 0].bincount()
-    n_classes = int((counts > 0).sum())
+    n_classes = len(table.labels[table.labels >= 0].unique())
     if method.preparation == "centred-l2" and table.base_mean is None:
         reason = "the feature file has no base_mean"
     elif cell.ways > max(5, n_classes):
         reason = f"{cell.ways} classes are needed, there are {n_classes}"
     else:
-        _check_rows(source, table, counts, cell)
+        _check_rows(source, table, cell)
         protocol.validate(table, method)
     return PlannedCell(cell, source, protocol, key, reason)
 
 
-def _check_rows(source: Source, table: FeatureTable, counts: Tensor, cell: Cell) -> None:
+def _check_rows(source: Source, table: FeatureTable, cell: Cell) -> None:
     """Raise if the 5-way tasks of the paper cannot be drawn."""
-    n_classes = int((counts > 0).sum())
-    if n_classes < cell.ways:
+    classes, counts = table.labels[table.labels >= 0].unique(return_counts=True)
+    if len(classes) < cell.ways:
         raise DataError(
-            f"{source.name}: the paper's tasks have {cell.ways} classes; got {n_classes}."
+            f"{source.name}: the paper's tasks have {cell.ways} classes; got {len(classes)}."
         )
-    fewest = int(counts.where(counts > 0, counts.max()).argmin())
+    fewest = int(counts.argmin())
     needed = cell.shots + QUERIES
     if counts[fewest] < needed:
         raise DataError(
             f"{source.name}: {cell.shots}-shot tasks of the paper need {needed} rows of every "
-            f"class; '{table.class_name(fewest)}' has {int(counts[fewest])}."
+            f"class; '{table.class_name(int(classes[fewest]))}' has {int(counts[fewest])}."
         )
 
 
@@ -235,7 +236,7 @@ class Store:
         if not path.exists():
             return
         try:
-            document = json.loads(path.read_text())
+            document = json.loads(read_regular(path))
             sources = [Source(**entry) for entry in document["features"]]
             keys = [entry.pop("key") for entry in document["rows"]]
             rows = rows_from_json(json.dumps(document["rows"]))
@@ -279,6 +280,6 @@ class Store:
 
 def _read_accuracies(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        return load(read_regular(path))
     except (OSError, SafetensorError):
         return {}

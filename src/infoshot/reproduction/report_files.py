@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from infoshot.benchmark import with_interval
 from infoshot.benchmark.convergence import CurveSummary
+from infoshot.benchmark.latex import latex_text
 from infoshot.benchmark.plots import plot_convergence
 from infoshot.core.atomic import write_atomically
 from infoshot.report.page import Picture, Section, Strong, Table, Text, page
@@ -47,16 +48,6 @@ _PUBLISHED_TEXT = (
     "features of their own, so a difference in absolute accuracy says more about the features "
     "than about the method. Compare the gains between methods."
 )
-_LATEX = {character: f"\\{character}" for character in "%&#_{}$"} | {
-    "\\": r"\textbackslash{}",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "±": r"$\pm$",
-    "|": r"$\mid$",
-    ">": "$>$",
-    "<": "$<$",
-    "\n": " ",
-}
 
 
 def collect_findings(plan: Plan, planned: Sequence[PlannedCell], store: Store) -> Findings:
@@ -237,15 +228,14 @@ def _markdown(table: Table) -> str:
 
 def _latex(table: Table) -> str:
     """Format a table as LaTeX with booktabs."""
-    escapes = str.maketrans(_LATEX)
     header, *rows = (
-        " & ".join(cell.translate(escapes) for cell in line) + r" \\"
+        " & ".join(latex_text(cell) for cell in line) + r" \\"
         for line in (table.header, *table.rows)
     )
     return "\n".join(
         (
             r"\begin{table}\centering\small",
-            rf"\caption{{{table.caption.translate(escapes)}. {table.note.translate(escapes)}}}",
+            rf"\caption{{{latex_text(table.caption)}. {latex_text(table.note)}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
             r"\toprule",
             header,

@@ -7,20 +7,23 @@ last: a folder that has it holds a finished solve.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.regular_file import read_regular
 from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
 
 STATE_NAME, LABELS_NAME, SUMMARY_NAME = "state.safetensors", "labels", "run.json"
 _STATE_FORMAT, _SUMMARY_FORMAT = "infoshot.shards/1", "infoshot.solve-shards/1"
-_STATE_KIND, _LABELS_KIND = "progress", "labels"
+_STATE_KIND, _LABELS_KIND, _SUMMARY_KIND = "progress", "labels", "infoshot.solve-shards/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +76,12 @@ class OutputFolder:
         tensors = {"weights": state.weights}
         write_tensor_file(self.path / STATE_NAME, tensors, facts, kind=_STATE_KIND)
 
-    def read_state(self, provenance: Mapping[str, Any]) -> ResumeState | None:
+    def read_state(
+        self, provenance: Mapping[str, Any], shape: tuple[int, ...]
+    ) -> ResumeState | None:
         """Read the state of the solve of this provenance; ``None`` if the folder has no state.
+
+        ``shape`` is that of the class weights.
 
         Raises
         ------
@@ -89,33 +96,47 @@ class OutputFolder:
             raise DataError(
                 f"{path}: another version of infoshot wrote it; pass force=True to replace it."
             )
-        if facts["facts"] != provenance:
-            difference = _first_difference(facts["facts"], provenance)
+        if facts.get("facts") != provenance:
+            difference = _first_difference(facts.get("facts"), provenance)
             raise DataError(
                 f"{path}: belongs to another solve ({difference}); pass force=True to replace it."
             )
-        return ResumeState(
+        state = ResumeState(
             provenance=provenance,
-            weights=tensors["weights"],
-            n_steps=facts["n_steps"],
-            beta=facts["beta"],
-            note=facts["note"],
-            converged=facts["ended"],
+            weights=tensors.get("weights", torch.empty(0)),
+            n_steps=facts.get("n_steps", -1),
+            beta=facts.get("beta", -1),
+            note=facts.get("note", ""),
+            converged=facts.get("ended", False),
         )
+        if not _is_sound(state, shape):
+            raise DataError(
+                f"{path}: damaged, or not a {_STATE_KIND} file; pass force=True to replace it."
+            )
+        return state
 
     def check_kind(self) -> None:
         """Raise ``DataError`` if the folder holds the results of another command."""
-        if (self.path / SUMMARY_NAME).exists() and not (self.path / STATE_NAME).exists():
-            raise DataError(
-                f"{self.path / SUMMARY_NAME}: belongs to another command; choose another folder."
-            )
+        summary, state = self.path / SUMMARY_NAME, self.path / STATE_NAME
+        if summary.exists() and not (state.exists() and _is_summary(summary)):
+            raise DataError(f"{summary}: belongs to another command; choose another folder.")
 
     def clear(self) -> None:
-        """Remove the files of an earlier solve, so that none is taken for a result of this one."""
-        for name in (SUMMARY_NAME, STATE_NAME):
-            (self.path / name).unlink(missing_ok=True)
+        """Remove the files of an earlier solve, so that none is taken for a result of this one.
+
+        Raises
+        ------
+        DataError
+            If there is no sign that a solve wrote the state.
+        """
+        summary, state = self.path / SUMMARY_NAME, self.path / STATE_NAME
+        if state.exists() and not _is_summary(summary):
+            read_tensor_file(state, kind=_STATE_KIND, only=())
+        for path in (summary, state):
+            path.unlink(missing_ok=True)
         for path in self.labels_path.glob("*.safetensors"):
-            path.unlink()
+            if _is_labels(path):
+                path.unlink()
 
     def write_labels(
         self, shard: str, rows: Mapping[str, Tensor], *, solve: str, class_names: Sequence[str]
@@ -124,7 +145,7 @@ class OutputFolder:
         facts = {"solve": solve, "class_names": list(class_names)}
         write_tensor_file(self._labels_file(shard), rows, facts, kind=_LABELS_KIND)
 
-    def read_labels(self, shard: str, *, solve: str) -> Tensor | None:
+    def read_labels(self, shard: str, *, solve: str, n_rows: int, n_classes: int) -> Tensor | None:
         """Read the labels of a shard, ``(row,)``; ``None`` unless the same solve wrote them."""
         try:
             tensors, facts = read_tensor_file(
@@ -132,7 +153,10 @@ class OutputFolder:
             )
         except DataError:
             return None
-        return tensors["labels"] if facts.get("solve") == solve else None
+        labels = tensors["labels"]
+        if facts.get("solve") != solve or labels.dtype != torch.int32 or labels.shape != (n_rows,):
+            return None
+        return labels if bool(((labels >= 0) & (labels < n_classes)).all()) else None
 
     def has_summary(self) -> bool:
         """Whether the solve is finished."""
@@ -147,13 +171,50 @@ class OutputFolder:
         return self.labels_path / f"{shard}.safetensors"
 
 
-def _first_difference(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _is_summary(path: Path) -> bool:
+    """Whether a solve over shards wrote this file."""
+    try:
+        facts = json.loads(read_regular(path))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(facts, dict) and str(facts.get("format")).startswith(_SUMMARY_KIND)
+
+
+def _is_labels(path: Path) -> bool:
+    """Whether a solve over shards wrote this file of labels."""
+    try:
+        _, facts = read_tensor_file(path, kind=_LABELS_KIND, only=())
+    except DataError:
+        return False
+    return "solve" in facts
+
+
+def _is_sound(state: ResumeState, shape: tuple[int, ...]) -> bool:
+    """Whether values that a file claims to be a state can be one."""
+    weights, n_steps, beta = state.weights, state.n_steps, state.beta
+    return (
+        weights.shape == shape
+        and weights.dtype == torch.float64
+        and bool(weights.isfinite().all())
+        and type(n_steps) is int
+        and n_steps >= 0
+        and isinstance(beta, (int, float))
+        and 0 <= beta < math.inf
+        and isinstance(state.note, str)
+        and isinstance(state.converged, bool)
+    )
+
+
+def _first_difference(earlier: Any, now: Mapping[str, Any]) -> str:  # noqa: ANN401 - from a file
     """Say what differs first between the provenances of two solves."""
+    known = isinstance(earlier, dict) and now.keys() <= earlier.keys()
+    if not known or not isinstance(earlier["shards"], list):
+        return "it does not say which"
     if earlier["method"] != now["method"]:
-        return f"the method was {earlier['method']}"
+        return f"the method was {earlier['method']!s:.60}"
     if earlier["settings"] != now["settings"]:
         return "the settings differ"
     if earlier["support_sha256"] != now["support_sha256"]:
         return "the support differs"
-    changed = sorted(set(earlier["shards"]) ^ set(now["shards"]))
-    return f"shards have changed: {changed[0].split(':')[0]}"
+    changed = sorted({str(shard) for shard in earlier["shards"]} ^ set(now["shards"]))
+    return f"shards have changed: {changed[0].split(':')[0]}" if changed else "the shards differ"

@@ -16,6 +16,7 @@ from torch import Tensor
 from infoshot.core.atomic import sole_writer
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError, ImbalanceWarning
+from infoshot.core.leftovers import record_writer
 from infoshot.core.progress import SILENT, Progress
 from infoshot.shards.output_folder import OutputFolder, ResumeState
 from infoshot.shards.sample_check import check_balance, sample_size
@@ -90,6 +91,8 @@ def solve_task(
         solve.folder.make()
     with sole_writer(out) if is_main else nullcontext():
         state = solve.start_or_resume(force=force)
+        if not is_main:
+            record_writer(out)  # the main process has locked the folder by now
         state, seconds = solve.iterate(state)
         counts, n_labelled = solve.label_shards(state)
         summary = ShardSummary(
@@ -122,7 +125,9 @@ class _ShardSolve:
         state = ResumeState(self.task.provenance, means, 0, 1.0)
         if ranks.is_main:
             self.folder.check_kind()
-            earlier = None if force else self.folder.read_state(self.task.provenance)
+            earlier = (
+                None if force else self.folder.read_state(self.task.provenance, tuple(means.shape))
+            )
             state = earlier or self._initial_state(means)
             if earlier is None:
                 self.folder.clear()
@@ -182,7 +187,9 @@ class _ShardSolve:
         self._start_phase("labelling", sum(shard.n_rows for shard in own))
         totals = torch.zeros(n_classes + 1, dtype=torch.int64)
         for shard in own:
-            labels = self.folder.read_labels(shard.name, solve=key)
+            labels = self.folder.read_labels(
+                shard.name, solve=key, n_rows=shard.n_rows, n_classes=n_classes
+            )
             if labels is None:
                 labels = self._label_shard(shard, classifier, key)
                 totals[-1] += 1

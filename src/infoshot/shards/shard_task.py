@@ -13,6 +13,7 @@ from torch import Tensor
 
 from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.parallel import chunk_ranges
 from infoshot.core.types import TaskBatch
 from infoshot.distributed import Ranks
 from infoshot.features import digest, prepare, read_features
@@ -56,15 +57,19 @@ def read_support(path: Path) -> Support:
     """
     table = read_features(path)
     labelled = table.labels >= 0
-    y = table.labels[labelled]
-    n_classes = max(len(table.class_names), int(y.max()) + 1 if len(y) else 0)
+    present, y = table.labels[labelled].unique(return_inverse=True)
+    highest = int(present[-1]) if len(present) else -1
+    n_classes = max(len(table.class_names), highest + 1)
     if n_classes < 2:
         raise DataError(f"{path}: must have labelled rows of at least two classes.")
+    n_missing = n_classes - len(present)
+    if n_missing:
+        # Never a list of all classes: the highest label may be any number.
+        numbered = enumerate([*present.tolist(), n_classes])
+        missing = next(number for number, label in numbered if label != number)
+        more = f" (and {n_missing - 1} more classes)" if n_missing > 1 else ""
+        raise DataError(f"{path}: class '{table.class_name(missing)}'{more} has no labelled row.")
     names = tuple(table.class_name(label) for label in range(n_classes))
-    missing = (y.bincount(minlength=n_classes) == 0).nonzero().flatten().tolist()
-    if missing:
-        more = f" (and {len(missing) - 1} more classes)" if len(missing) > 1 else ""
-        raise DataError(f"{path}: class '{names[missing[0]]}'{more} has no labelled row.")
     try:
         z = prepare(table, "l2")[labelled].float()
     except DataError as error:
@@ -117,7 +122,7 @@ class ShardTask:
         parts, first = [], 0
         for shard in self.shards:
             own = wanted[(wanted >= first) & (wanted < first + shard.n_rows)] - first
-            z = shard.rows()[own].float()
+            z = shard.rows().pick(own.tolist()).float()
             parts.append(z * inverse_lengths(z, str(shard.path), own.tolist()))
             first += shard.n_rows
         return torch.cat(parts)
@@ -139,11 +144,14 @@ class ShardTask:
         fast = halves and len(self.support.names) <= half.MOST_CLASSES
         fast = fast and _kernels.available(torch.device(device))
         free, _ = torch.cuda.mem_get_info(device)
-        if sum(piece.rows.nbytes for piece in rows.pieces) > _SHARE_OF_GPU * free:
+        if sum(shard.n_bytes for shard in own) > _SHARE_OF_GPU * free:
             return dataclasses.replace(rows, as_stored=fast)
         pieces = []
-        for piece in rows.pieces:
-            z = piece.rows.to(device)
+        for shard, piece in zip(own, rows.pieces, strict=True):
+            z = torch.empty(shard.n_rows, shard.dim, dtype=shard.dtype, device=device)
+            for chunk in chunk_ranges(len(z), rows.chunk_size):
+                some = slice(chunk.start, chunk.stop)
+                z[some] = piece.rows[some].to(device)
             inverse = inverse_lengths(z, piece.name, range(len(z))) if fast else None
             pieces.append(dataclasses.replace(piece, rows=z, inverse=inverse))
         return dataclasses.replace(rows, pieces=pieces, as_stored=fast)

@@ -84,7 +84,7 @@ def solve(
     hooks = [hook for hook in (recorder, on_step) if hook is not None]
     if n_threads is None:
         n_threads = torch.get_num_threads() if tasks.z_sup.device.type == "cpu" else 1
-    checks.at_least("n_threads", n_threads, 1)
+    checks.at_least("n_threads", n_threads, 1, checks.MOST_THREADS)
     chunk_size = tasks_per_chunk(solver, tasks) if chunk_size is None else chunk_size
     checks.at_least("chunk_size", chunk_size, 1)
     check_memory(solver, tasks, chunk_size)

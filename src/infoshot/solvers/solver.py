@@ -92,7 +92,7 @@ class Solver(ABC, Generic[StateT]):
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {
-        "n_steps": partial(checks.at_least, least=1),
+        "n_steps": partial(checks.at_least, least=1, most=checks.MOST_STEPS),
         "temperature": checks.positive,
         "learning_rate": checks.positive,
         "tolerance": checks.positive_or_none,

@@ -109,7 +109,7 @@ class TimAuto(Solver[_AutoState]):
 
     rules: ClassVar[Mapping[str, Rule]] = {
         **Solver.rules,
-        "n_trial_steps": partial(checks.at_least, least=1),
+        "n_trial_steps": partial(checks.at_least, least=1, most=checks.MOST_STEPS),
         "solve_temperature": checks.positive,
         "cross_entropy_weight": checks.not_negative,
         "conditional_entropy_weight": checks.not_negative,

@@ -29,6 +29,7 @@ from infoshot.core.rng import choose, random_bits
 Kind = Literal["balanced", "dirichlet", "effective", "few", "open"]
 _SHARES, _QUERIES, _PRESENT = 5, 6, 7  # streams of random numbers
 _ATTEMPTS = 24
+_LARGEST_A = 1e9  # shares differ by less than 1e-4 of their mean; much more is not finite
 _TINY = 1e-12
 
 
@@ -67,7 +68,9 @@ class Regime:
         whole = float(self.value).is_integer()
         wrong = {
             "balanced": "",
-            "dirichlet": "" if 0 < self.value < math.inf else "A must be a number above 0",
+            "dirichlet": ""
+            if 0 < self.value <= _LARGEST_A
+            else f"A must be a number above 0 and at most {_LARGEST_A:g}",
             "effective": ""
             if whole and 1 <= self.value <= n_way
             else f"K must be from 1 to the {n_way} ways",

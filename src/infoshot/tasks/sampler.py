@@ -37,9 +37,7 @@ class TaskSpec:
         checks.at_least("n_way", self.n_way, 2)
         checks.at_least("n_shot", self.n_shot, 1)
         checks.at_least("n_query", self.n_query, 1)
-        checks.at_least("seed", self.seed, 0)
-        if self.seed >= 2**63:
-            raise InvalidArgumentError(f"seed must be at most {2**63 - 1}; got {self.seed}.")
+        checks.seed("seed", self.seed)
         self.regime.validate(self.n_way, self.n_query)
 
 

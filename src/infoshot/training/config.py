@@ -11,6 +11,7 @@ from infoshot.images.augmentation import CROP_AREA, CROP_ASPECT, JITTER
 from infoshot.tasks.sampler import TaskSpec
 
 SCHEDULES = ("step", "cosine")
+_MOST_REPEATS = 10**6  # epochs and validation tasks
 _PUBLISHED_BATCH: Mapping[str, int] = {"wrn28-10": 128}
 
 
@@ -78,7 +79,7 @@ class TrainConfig:
     def validate(self) -> None:
         """Raise ``InvalidArgumentError`` if a value is not allowed."""
         for name in ("epochs", "val_tasks"):
-            checks.at_least(name, getattr(self, name), 1)
+            checks.at_least(name, getattr(self, name), 1, _MOST_REPEATS)
         checks.at_least("batch_size", self.images_per_step(), 1)
         checks.positive("learning_rate", self.learning_rate)
         checks.one_of("schedule", self.schedule, SCHEDULES)

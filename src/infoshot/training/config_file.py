@@ -11,6 +11,7 @@ from typing import Any
 from infoshot.core.atomic import write_atomically
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.regular_file import read_regular
 from infoshot.training.config import TrainConfig
 
 _LISTS = ("drops", "crop_aspect")
@@ -78,7 +79,7 @@ def read_config(path: Path) -> dict[str, Any]:
         If the file cannot be read, is not TOML, or sets an unknown field.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_regular(path).decode())
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

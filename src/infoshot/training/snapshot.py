@@ -115,13 +115,19 @@ def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
             f"{out}: holds a different training run ({'; '.join(differences)}); choose another "
             "folder, or delete this one to start over."
         )
+    try:
+        epochs = tuple(EpochRecord(**record) for record in state.facts["epochs"])
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"{folder}: its records of epochs are damaged. Delete {out} to start over."
+        ) from error
     return Snapshot(
         checkpoint.backbone_name,
         about,
         checkpoint.class_names,
         checkpoint.backbone.state_dict(),
         state.tensors,
-        tuple(EpochRecord(**record) for record in state.facts["epochs"]),
+        epochs,
     )
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import json
-import math
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -13,6 +12,9 @@ from torch import Tensor, nn
 
 from infoshot.backbones.backbone import Backbone
 from infoshot.core.errors import DataError, MissingDependencyError
+
+_LARGEST_VALUE = 1e30
+LARGEST_SIDE = 4096  # pixels of the images that a network takes
 
 
 def packages(kind: str, *names: str) -> list[ModuleType]:
@@ -39,7 +41,9 @@ def reason(error: Exception) -> str:
 def side(what: str, value: object) -> int:
     """Check the side of a square in pixels."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise DataError(f"{what} must be the side of a square in pixels; got {value!r}.")
+        raise DataError(f"{what} must be the side of a square in pixels; got {value!r:.80}.")
+    if value > LARGEST_SIDE:
+        raise DataError(f"{what} must be at most {LARGEST_SIDE} pixels.")
     return value
 
 
@@ -47,9 +51,9 @@ def channels(what: str, value: object) -> tuple[float, float, float]:
     """Check that there is one finite number per channel."""
     if isinstance(value, list | tuple) and len(value) == 3:
         red, green, blue = value
-        if all(isinstance(v, int | float) and math.isfinite(v) for v in value):
+        if all(isinstance(v, int | float) and abs(v) < _LARGEST_VALUE for v in value):
             return float(red), float(green), float(blue)
-    raise DataError(f"{what} must be three finite numbers, one per channel; got {value!r}.")
+    raise DataError(f"{what} must be three finite numbers, one per channel; got {value!r:.80}.")
 
 
 def scales(what: str, value: object) -> tuple[float, float, float]:

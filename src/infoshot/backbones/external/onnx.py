@@ -19,6 +19,7 @@ from infoshot.backbones.external import external_checks
 from infoshot.core.errors import DataError
 
 _OPEN_CROP = 224
+_LARGEST_BATCH = 1024
 
 
 @final
@@ -78,7 +79,7 @@ def _batch_and_side(path: Path, inputs: list[Any]) -> tuple[int, int | None]:
     if len(inputs) == 1 and inputs[0].type == "tensor(float)" and len(inputs[0].shape) == 4:
         batch, n_channels, *sides = (n if isinstance(n, int) else None for n in inputs[0].shape)
         fixed = {n for n in sides if n is not None}
-        if n_channels in (3, None) and len(fixed) <= 1:
+        if n_channels in (3, None) and len(fixed) <= 1 and (batch or 0) <= _LARGEST_BATCH:
             return batch or 0, fixed.pop() if fixed else None
     raise DataError(
         f"{path}: must have one input, float32 of shape (batch, 3, side, side); has {shapes}."
@@ -92,8 +93,8 @@ def _input_spec(path: Path, side: int | None, metadata: Mapping[str, str]) -> In
         what = f"{path}: '{name}' of the metadata"
         try:
             return what, json.loads(metadata[name]) if name in metadata else default
-        except ValueError as error:
-            raise DataError(f"{what} must be JSON; got {metadata[name]!r}.") from error
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{what} must be JSON; got {metadata[name]!r:.80}.") from error
 
     crop = external_checks.side(*value("crop", side or _OPEN_CROP))
     if side not in (crop, None):
@@ -111,6 +112,12 @@ def _digest(path: Path, model_type: Any) -> str:  # noqa: ANN401
     content = path.read_bytes()
     digest = hashlib.sha256(content)
     for name in sorted(_weight_files(model_type.FromString(content))):
+        if (
+            Path(name).is_absolute()
+            or ".." in Path(name).parts
+            or not (path.parent / name).is_file()
+        ):
+            raise ValueError(f"its weights must be in a file beside it, not in {name!r:.80}")
         with (path.parent / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

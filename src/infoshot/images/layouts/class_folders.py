@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from infoshot.core.errors import DataError
+from infoshot.core.text import escape_name
 from infoshot.images.decoding import FileLocation, ImageRecord, is_image_name
 from infoshot.images.layouts.found_images import FoundImages, claim_split
 
@@ -30,14 +31,13 @@ def find_class_folders(root: Path) -> FoundImages | None:
     split_of_class: dict[str, str] = {}
     for split, folder in parts:
         for class_folder in _folders(folder):
+            class_name = escape_name(class_folder.name)
             files = [file for file in _entries(class_folder) if file.is_file()]
             images = [file for file in files if is_image_name(file)]
             ignored += [str(file) for file in files if not is_image_name(file)]
-            records += [
-                ImageRecord(class_folder.name, file.name, FileLocation(file)) for file in images
-            ]
+            records += [ImageRecord(class_name, file.name, FileLocation(file)) for file in images]
             if images and split:
-                claim_split(split_of_class, class_folder.name, split, root)
+                claim_split(split_of_class, class_name, split, root)
     return FoundImages("class folders", records, split_of_class, ignored) if records else None
 
 

@@ -1,8 +1,8 @@
 """A flat image folder with ``train.csv``, ``val.csv`` and ``test.csv`` (filename, label)."""
 
-import csv
 from pathlib import Path
 
+from infoshot.core.csv_file import read_lines, read_text
 from infoshot.core.errors import DataError
 from infoshot.images.decoding import FileLocation, ImageRecord
 from infoshot.images.layouts.found_images import FoundImages, claim_split
@@ -27,19 +27,15 @@ def find_lists(root: Path) -> FoundImages | None:
 
 def _rows(path: Path) -> list[tuple[str, str]]:
     """Read pairs of file name and label; a first line that starts with 'filename' is a header."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error}).") from error
-    if rows and rows[0][0].strip().lower() in ("filename", "file", "image", "path"):
+    rows = read_lines(path, read_text(path))
+    if rows and rows[0][1][0].strip().lower() in ("filename", "file", "image", "path"):
         rows = rows[1:]
-    for number, row in enumerate(rows, start=1):
+    for number, row in rows:
         if len(row) != 2:
             raise DataError(
                 f"{path}: line {number} must be 'filename,label'; got {','.join(row)!r}."
             )
-    return [(row[0].strip(), row[1].strip()) for row in rows]
+    return [(row[0].strip(), row[1].strip()) for _, row in rows]
 
 
 def _locate(folder: Path, filename: str, label: str) -> Path:

@@ -1,56 +1,22 @@
 """The distributed pickles: ``mini-imagenet-cache-*.pkl`` and tiered's ``*_images_png.pkl``.
 
-A pickle can run any code. Our unpickler builds arrays, lists, dicts, strings and numbers only, and
-refuses everything else before it is executed.
+They are read as data; nothing in them is executed (:mod:`infoshot.core.plain_pickle`).
 """
 
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from infoshot.core.errors import DataError
+from infoshot.core.plain_pickle import read_plain_pickle
 from infoshot.images.decoding import ArrayLocation, ImageRecord
 from infoshot.images.layouts.found_images import FoundImages, claim_split
 from infoshot.images.splits import SPLITS
 
-_ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy.core.multiarray", "scalar"),
-    ("numpy._core.multiarray", "scalar"),
-    ("numpy.core.numeric", "_frombuffer"),
-    ("numpy._core.numeric", "_frombuffer"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),  # protocol 2 writes bytes with it
-    ("collections", "OrderedDict"),
-}
-
-
-class _DataUnpickler(pickle.Unpickler):
-    """Reads arrays and plain containers only."""
-
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a type or a function
-        """Return one of the allowed constructors, or raise."""
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(
-                f"it calls {module}.{name}; only arrays, lists, dicts, strings and numbers are "
-                "allowed"
-            )
-        return super().find_class(module, name)
-
-
-def read_pickle(path: Path) -> Any:  # noqa: ANN401 - whatever data the pickle holds
-    """Read the data of a pickle file without executing code from it."""
-    try:
-        with path.open("rb") as file:
-            return _DataUnpickler(file, encoding="latin1").load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
-        raise DataError(f"{path}: not allowed, or not a complete pickle ({error}).") from error
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{path}: cannot be read ({error}).") from error
+_LONGEST_NAME = 1000
+_FAILURES = (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError)
 
 
 def find_mini_pickles(root: Path) -> FoundImages | None:
@@ -61,18 +27,17 @@ def find_mini_pickles(root: Path) -> FoundImages | None:
     records: list[ImageRecord] = []
     split_of_class: dict[str, str] = {}
     for split, path in paths.items():
-        content = read_pickle(path)
+        content = read_plain_pickle(path)
         try:
             images, classes = content["image_data"], content["class_dict"]
-            for class_name, rows in classes.items():
-                claim_split(split_of_class, str(class_name), split, path)
-                for row in rows:
-                    location = ArrayLocation(f"{path}[{int(row)}]", images[int(row)])
-                    records.append(ImageRecord(str(class_name), f"{int(row):08d}", location))
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            for class_name, row in _rows(classes, len(images)):
+                claim_split(split_of_class, class_name, split, path)
+                location = ArrayLocation(f"{path}[{row}]", _array(images[row]))
+                records.append(ImageRecord(class_name, f"{row:08d}", location))
+        except _FAILURES as error:
             raise DataError(
                 f"{path}: must have image_data [N, H, W, 3] and class_dict (class to rows); "
-                f"got something else ({error!r})."
+                f"got something else ({_reason(error)})."
             ) from error
     return FoundImages("mini-imagenet-cache pickles", records, split_of_class)
 
@@ -85,10 +50,14 @@ def find_tiered_pickles(root: Path) -> FoundImages | None:
     records: list[ImageRecord] = []
     split_of_class: dict[str, str] = {}
     for split, path in paths.items():
-        images, names = read_pickle(path), _tiered_labels(root, split)
+        images, names = read_plain_pickle(path), _tiered_labels(root, split)
+        if not isinstance(images, list | np.ndarray) or getattr(images, "ndim", 1) == 0:
+            raise DataError(f"{path}: must be a list of images; got {type(images).__name__}.")
         if len(images) != len(names):
             raise DataError(f"{path}: has {len(images)} images but {len(names)} labels.")
         for row, (image, name) in enumerate(zip(images, names, strict=True)):
+            if not isinstance(image, np.ndarray):
+                raise DataError(f"{path}[{row}]: must be an array; got {type(image).__name__}.")
             claim_split(split_of_class, name, split, path)
             location = ArrayLocation(f"{path}[{row}]", np.ravel(image))
             records.append(ImageRecord(name, f"{row:08d}", location))
@@ -106,10 +75,52 @@ def _tiered_labels(root: Path, split: str) -> list[str]:
     path = root / f"{split}_labels.pkl"
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; it has the labels of the images.")
-    labels = read_pickle(path)
+    labels = read_plain_pickle(path)
     try:
-        numbers = np.asarray(labels["label_specific"]).astype(int)
+        numbers = [_number(n) for n in labels["label_specific"]]
         names = labels.get("label_specific_str")
-        return [str(names[n]) if names is not None else f"{split} class {n}" for n in numbers]
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-        raise DataError(f"{path}: must be a dict with label_specific ({error!r}).") from error
+        return [f"{split} class {n}" if names is None else _text(names[n]) for n in numbers]
+    except _FAILURES as error:
+        raise DataError(
+            f"{path}: must be a dict with label_specific ({_reason(error)})."
+        ) from error
+
+
+def _rows(classes: Any, n_images: int) -> list[tuple[str, int]]:  # noqa: ANN401
+    """Return class and row of every image; a row belongs to one class at most."""
+    found = []
+    seen = set()
+    for class_name, rows in classes.items():
+        for row in map(_number, rows):
+            if row >= n_images or row in seen:
+                raise ValueError("a row is not the number of an image, or is there twice")
+            seen.add(row)
+            found.append((_text(class_name), row))
+    return found
+
+
+def _number(value: object) -> int:
+    """Return a label: a whole number from 0."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(number, int | float) or number != int(number) or number < 0:
+        raise ValueError("a label is not a whole number from 0")
+    return int(number)
+
+
+def _array(image: object) -> NDArray[Any]:
+    if not isinstance(image, np.ndarray):
+        raise TypeError("an image is not an array")
+    return image
+
+
+def _text(name: object) -> str:
+    """Return the name of a class: a text, bytes or a number."""
+    if isinstance(name, bytes):
+        name = name.decode()
+    if not isinstance(name, str | int | np.integer) or len(str(name)) > _LONGEST_NAME:
+        raise TypeError("the name of a class is not a short text")
+    return str(name)
+
+
+def _reason(error: Exception) -> str:
+    return repr(error).split("\\n", 1)[0][:200]

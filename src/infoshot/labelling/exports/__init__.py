@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from infoshot.labelling.decide import ImageLabel
+from infoshot.labelling.exports.export_folder import check_export
 from infoshot.labelling.exports.fiftyone import export_fiftyone
 from infoshot.labelling.exports.imagefolder import export_imagefolder
 from infoshot.labelling.exports.label_studio import export_label_studio
@@ -17,4 +18,4 @@ EXPORTS: Mapping[str, Export] = {
 }
 """Each takes the labels, all classes, the folder to write, and the name of the labeller."""
 
-__all__ = ["EXPORTS", "Export"]
+__all__ = ["EXPORTS", "Export", "check_export"]

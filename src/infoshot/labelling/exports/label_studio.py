@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.labelling.decide import ImageLabel
+from infoshot.labelling.exports.export_folder import whole_folder
 from infoshot.labelling.exports.names import text
 
 
@@ -29,15 +29,15 @@ def export_label_studio(
     Raises
     ------
     DataError
-        If they cannot be written.
+        If ``folder`` contains other files, or it cannot be written.
     """
     readable = [photo for photo in photos if photo.status != "unreadable"]
     tasks = [_task(number, photo, model_version) for number, photo in enumerate(readable, start=1)]
-    make_folder(folder)
-    write_atomically(folder / "label-studio.xml", _configuration([text(name) for name in classes]))
-    write_atomically(
-        folder / "label-studio.json", json.dumps(tasks, indent=1, allow_nan=False) + "\n"
-    )
+    with whole_folder(folder, (), model_version) as new:
+        configuration = _configuration([text(name) for name in classes])
+        (new / "label-studio.xml").write_text(configuration, encoding="utf-8")
+        content = json.dumps(tasks, indent=1, allow_nan=False) + "\n"
+        (new / "label-studio.json").write_text(content, encoding="utf-8")
 
 
 def _task(number: int, photo: ImageLabel, model_version: str) -> dict[str, Any]:

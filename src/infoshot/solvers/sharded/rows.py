@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,14 @@ from infoshot.core.parallel import chunk_ranges, map_chunks
 Result = TypeVar("Result")
 
 
+class RowSource(Protocol):
+    """Rows that are in memory, like a tensor, or read from a file by slices."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, some: slice, /) -> Tensor: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """Consecutive rows, with their labels if any; ``name`` is used in error messages.
@@ -21,7 +29,7 @@ class Piece:
     """
 
     name: str
-    rows: Tensor
+    rows: RowSource
     labels: Tensor | None = None
     inverse: Tensor | None = None
 
@@ -75,7 +83,9 @@ class Rows:
         if self.as_stored:
             z, inverse = piece.rows[some].to(self.device), piece.inverse
             return [z, inverse_lengths(z, piece.name, chunk) if inverse is None else inverse[some]]
-        z = piece.rows[some].to(self.device, torch.float32, copy=True)
+        # Rows of a file are in a tensor of their own already.
+        copy = isinstance(piece.rows, Tensor)
+        z = piece.rows[some].to(self.device, torch.float32, copy=copy)
         inputs = [z.mul_(inverse_lengths(z, piece.name, chunk))]
         if piece.labels is not None:
             inputs.append(piece.labels[some].to(self.device))

@@ -1,0 +1,37 @@
+"""What an interrupt (Ctrl-C) does at each moment of a command.
+
+While modules are imported it ends the process at once, with one line: nothing can be lost then, and
+an exception in the middle of an import could appear as any other error. While a command runs it
+raises ``KeyboardInterrupt``. Interrupts that the caller of the process ignores stay ignored.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+_EXIT_CODE = 130
+
+
+def end_at_once() -> None:
+    """End the process at an interrupt, with one line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def raise_exceptions() -> None:
+    """Raise ``KeyboardInterrupt`` again where :func:`end_at_once` changed that."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def end_silently() -> None:
+    """End the process at an interrupt, without a line: all work is done."""
+    if signal.getsignal(signal.SIGINT) in (_end, signal.default_int_handler):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.stderr.write("Interrupted: stopped.\n")
+    sys.stderr.flush()
+    os._exit(_EXIT_CODE)

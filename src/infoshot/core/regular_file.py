@@ -1,0 +1,51 @@
+"""Open files for reading without ever waiting for a pipe, a socket or a device."""
+
+import errno
+import os
+import stat
+from io import BufferedReader
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file, or a link to one, for reading.
+
+    Opening a named pipe waits until another process writes to it, and opening a device may do
+    anything. So nothing else is opened. The file is checked again after it was opened, without
+    waiting, in case it was replaced in between.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened or is not a regular file; ``strerror`` says which.
+    """
+    _check(path, os.stat(path))  # noqa: PTH116 - the path may be of any type
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0))
+    try:
+        _check(path, os.fstat(descriptor))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Read a regular file; see :func:`open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def _check(path: str | os.PathLike[str], facts: os.stat_result) -> None:
+    kind = stat.S_IFMT(facts.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if kind != stat.S_IFREG:
+        what = f"{_KINDS.get(kind, 'something else')}, not a regular file"
+        raise OSError(errno.EINVAL, what, os.fspath(path))

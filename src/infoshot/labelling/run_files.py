@@ -1,0 +1,83 @@
+"""The files of a run: their names, what run.json holds, and which of them change together."""
+
+from functools import partial
+from typing import Any, NotRequired, TypedDict
+
+from infoshot.core.file_state import FileSet
+from infoshot.core.json_file import FileText, parse_record
+
+LABELS, PARQUET, CLASSIFIER = "labels.csv", "labels.parquet", "classifier.safetensors"
+CORRECTIONS, REPORT, FACTS = "corrections.csv", "report.html", "run.json"
+FORMAT = "infoshot.run/1"
+
+
+class RequestFacts(TypedDict):
+    """The arguments of the run."""
+
+    examples: FileText
+    photos: FileText
+    backbone: FileText
+    method: str
+    settings: dict[str, Any]
+    threshold: float
+    reject_outliers: bool
+    prior: dict[str, float] | None
+
+
+class EncoderFacts(TypedDict):
+    """The provenance of the features."""
+
+    backbone: FileText
+    weights_sha256: str
+    transform: str
+    infoshot: str
+
+
+class ExampleFacts(TypedDict):
+    """An example of the run."""
+
+    path: str
+    file: FileText
+    label: str
+    sha256: str
+    given: bool
+
+
+class CalibrationFacts(TypedDict):
+    """The power of the calibration, and whether it comes from held-out examples."""
+
+    by_examples: bool
+    exponent: float
+
+
+class RunFacts(TypedDict):
+    """What run.json holds. ``files`` has the sha256 of the other files of the same state."""
+
+    format: str
+    request: RequestFacts
+    classes: dict[str, int]
+    counts: dict[str, int]
+    encoder: EncoderFacts
+    cache: FileText
+    examples: list[ExampleFacts]
+    files: NotRequired[dict[str, str]]
+    csv_safe: NotRequired[bool]
+    method: NotRequired[dict[str, Any]]
+    estimate: NotRequired[dict[str, float] | None]
+    calibration: NotRequired[CalibrationFacts]
+    thresholds: NotRequired[dict[str, float]]
+    warnings: NotRequired[list[str]]
+    environment: NotRequired[dict[str, Any]]
+
+
+RUN_FILES = FileSet(
+    kind="labelling run",
+    names=(LABELS, PARQUET, CLASSIFIER, CORRECTIONS, REPORT, FACTS),
+    manifest=FACTS,
+    parse=partial(
+        parse_record, expected=RunFacts, version=FORMAT, what="the description of a labelling run"
+    ),
+    advice="label the images again",
+    optional=(CORRECTIONS,),
+    largest={FACTS: 2**26},  # bytes; run.json has some hundred for each example
+)

@@ -1,0 +1,45 @@
+"""Parquet tables of expected columns; tests/labelling/test_damaged_run.py has damaged ones."""
+
+import math
+
+import pytest
+
+from infoshot.core.parquet_file import format_table, parse_table
+
+COLUMNS = {
+    "name": ["a", "b"],
+    "place": [b"\xff", b""],
+    "share": [0.5, math.inf],
+    "shares": [[0.25, 0.75], [1.0]],
+    "other": [True, False],
+}
+KINDS = {"name": "text", "place": "bytes", "share": "number", "shares": "numbers"}
+
+
+def test_columns_are_read_back():
+    content = format_table(COLUMNS, {"made": "by hand"})
+    assert parse_table(content, KINDS, n_rows=2, width=2) == {name: COLUMNS[name] for name in KINDS}
+
+
+WRONG = {
+    "rows": ({"n_rows": 3}, COLUMNS, "it has 2 rows instead of 3"),
+    "values": ({"width": 1}, COLUMNS, "has too many values"),
+    "kind": ({}, {**COLUMNS, "name": [b"a", b"b"]}, "'name' must be string; got binary"),
+    "column": ({}, {"name": ["a", "b"]}, "it must have one column 'place'"),
+    "missing": ({}, {**COLUMNS, "name": ["a", None]}, "a text is missing"),
+    "long": ({}, {**COLUMNS, "name": ["a", "b" * 100_000]}, "longer than 65,536 characters"),
+    "zero": ({}, {**COLUMNS, "place": [b"", b"\0"]}, "contains a zero byte"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_other_tables_are_refused(case):
+    sizes, columns, message = WRONG[case]
+    with pytest.raises(ValueError, match=message):
+        parse_table(format_table(columns, {}), KINDS, **{"n_rows": 2, "width": 2, **sizes})
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"\xff" * 1000])
+def test_what_is_no_table_is_refused(content):
+    with pytest.raises(ValueError, match=r"[Pp]arquet"):
+        parse_table(content, KINDS, n_rows=2, width=2)
