@@ -9,9 +9,11 @@ time in which files are written is hit as often as the long time in which they a
 import os
 import pickle
 import runpy
+import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import infoshot
+from infoshot.core import leftovers
 from tests.kills.commands import Command
 
 Result = TypeVar("Result")
@@ -158,6 +161,7 @@ def _run_in_child(
         os.dup2(output, 2)
         os.environ["INFOSHOT_CACHE"] = str(folder / "cache")
         sys.argv = ["infoshot", *map(str, command.arguments)]
+        leftovers._TOKEN = secrets.token_hex(8)  # every process draws its own when it starts
         if command.before:
             command.before()
         sys.addaudithook(lambda event, values: _count(event, values, counter, moment))
@@ -170,6 +174,7 @@ def _run_in_child(
         code = _tell(error)
     finally:
         changes = counter[0]
+        threading._shutdown()  # waits for threads, as Python does at its end
         sys.stdout.flush()
         sys.stderr.flush()
         counted.write_text(str(changes))
