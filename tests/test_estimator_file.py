@@ -103,7 +103,7 @@ def test_nothing_but_a_solver_is_made(content, tmp_path, monkeypatch, reference,
     monkeypatch.chdir(tmp_path)
     tensors, facts = content
     method = {"name": "m", "solver": reference, "settings": settings, "assumes": []}
-    with pytest.raises(InvalidArgumentError, match="is not a solver|belongs to Python"):
+    with pytest.raises(InvalidArgumentError, match=r"is not a solver|belongs to Python"):
         load(tmp_path, tensors, of_method(facts, method))
     assert not (tmp_path / "executed").exists()
 
