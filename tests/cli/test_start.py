@@ -30,6 +30,24 @@ sys.meta_path.insert(0, Interrupt())
 from infoshot.__main__ import main
 main()
 """
+# Gets an interrupt while an object is freed, where Python prints and drops exceptions.
+DROPPED = """
+import os, signal, time
+from infoshot.core import interrupts
+
+class Freed:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+interrupts.end_at_once()
+interrupts.raise_exceptions()
+try:
+    Freed()
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
 LINE = "Interrupted: stopped.\n"
 LONG = ["bench", "--methods", "tim-gd", "--tasks", "1000000", "--threads", "1"]
 
@@ -52,6 +70,11 @@ def test_an_interrupt_during_an_import_is_one_line(module):
     with started("-c", INTERRUPTED, module, *LONG) as process:
         assert process.communicate(timeout=60) == ("", LINE)
     assert process.returncode == 130
+
+
+def test_an_interrupt_while_an_object_is_freed_is_not_dropped():
+    with started("-c", DROPPED) as process:
+        assert process.communicate(timeout=50) == ("interrupted\n", "")
 
 
 def test_an_ignored_interrupt_stays_ignored():

@@ -57,9 +57,13 @@ def _change_header(random: Random, header: dict[str, Any]) -> str:
     if how == "dtype":
         entry["dtype"] = random.choice(_DTYPES)
     elif how == "shape":
-        entry["shape"] = random.choice((*_SHAPES, (entry.get("shape") or [])[::-1]))
+        shape = entry.get("shape")
+        turned = shape[::-1] if isinstance(shape, list) else [1]
+        entry["shape"] = random.choice((*_SHAPES, turned))
     elif how == "offsets":
-        start, stop = (entry.get("data_offsets") or [0, 0])[:2]
+        pair = entry.get("data_offsets")
+        is_pair = isinstance(pair, list) and [type(number) for number in pair] == [int, int]
+        start, stop = pair if is_pair else (0, 0)
         entry["data_offsets"] = random.choice(
             (
                 [start + 1, stop + 1],

@@ -5,12 +5,16 @@ an exception in the middle of an import could appear as any other error. While a
 raises ``KeyboardInterrupt``. Interrupts that the caller of the process ignores stay ignored.
 """
 
+import _thread
 import os
 import signal
 import sys
+import time
 from types import FrameType
+from typing import Any
 
 _EXIT_CODE = 130
+_PAUSE = 0.01  # seconds until an interrupt that was dropped comes again
 
 
 def end_at_once() -> None:
@@ -20,9 +24,13 @@ def end_at_once() -> None:
 
 
 def raise_exceptions() -> None:
-    """Raise ``KeyboardInterrupt`` again where :func:`end_at_once` changed that."""
+    """Raise ``KeyboardInterrupt`` again where :func:`end_at_once` changed that.
+
+    Python prints and drops an interrupt that comes while an object is freed. It is repeated then.
+    """
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = _repeat
 
 
 def end_silently() -> None:
@@ -35,3 +43,15 @@ def _end(number: int, frame: FrameType | None) -> None:
     sys.stderr.write("Interrupted: stopped.\n")
     sys.stderr.flush()
     os._exit(_EXIT_CODE)
+
+
+def _repeat(dropped: Any) -> None:  # noqa: ANN401 - the type has no public name
+    if dropped.exc_type is KeyboardInterrupt:
+        _thread.start_new_thread(_interrupt_again, ())
+    else:
+        sys.__unraisablehook__(dropped)
+
+
+def _interrupt_again() -> None:
+    time.sleep(_PAUSE)  # not while the dropped one is still handled
+    _thread.interrupt_main()
