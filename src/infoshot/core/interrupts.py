@@ -9,6 +9,7 @@ import _thread
 import os
 import signal
 import sys
+import threading
 import time
 from types import FrameType
 from typing import Any
@@ -54,4 +55,7 @@ def _repeat(dropped: Any) -> None:  # noqa: ANN401 - the type has no public name
 
 def _interrupt_again() -> None:
     time.sleep(_PAUSE)  # not while the dropped one is still handled
-    _thread.interrupt_main()
+    if hasattr(signal, "pthread_kill"):  # a real signal, which also ends a call that waits
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
