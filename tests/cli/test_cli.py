@@ -190,10 +190,12 @@ def test_interrupt_is_reported_and_finished_rows_are_kept(features, tmp_path, mo
     out = tmp_path / "r.json"
     result = run("bench", "--features", features, "--queries", 5, "--tasks", 2, "--json", out)
     assert result.exit_code == 130
-    assert (
-        f"Interrupted: 2 finished rows were written to {out}; rerun the command to" in result.stderr
-    )
+    assert f"Interrupted: finished rows in {out}: 2; rerun the command to" in result.stderr
     assert len(json.loads(out.read_text())) == 2
+    out.write_text("an earlier result")
+    result = run("bench", "--features", features, "--queries", 5, "--tasks", 2, "--json", out)
+    assert "Interrupted: rerun the command to" in result.stderr
+    assert out.read_text() == "an earlier result"
 
 
 def test_methods_lists_assumptions(tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from importlib import import_module
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import save_checkpoint
+from infoshot.cli._commands import COMMANDS
 from tests.image_folders import make_folders
 from tests.labelling.commands import run
 
@@ -122,13 +124,18 @@ def test_impossible_numbers_are_refused_in_one_sentence(option, inputs, tmp_path
 
 
 def test_every_numeric_option_is_in_the_table():
-    from infoshot.cli.app import app
-    from infoshot.cli.data import data
-
+    functions = {}
+    for name, (place, _) in COMMANDS.items():
+        module, _, attribute = place.partition(":")
+        function = getattr(import_module(f"infoshot.cli.{module}"), attribute)
+        for command in getattr(function, "registered_commands", ()):  # of a group
+            functions[command.name] = command.callback
+        if callable(function) and not hasattr(function, "registered_commands"):
+            functions[name] = function
     numeric = {
-        (command.name, "--" + name.replace("_", "-"))
-        for command in (*app.registered_commands, *data.registered_commands)
-        for name, kind in get_type_hints(command.callback).items()
+        (command, "--" + name.replace("_", "-"))
+        for command, function in functions.items()
+        for name, kind in get_type_hints(function).items()
         if {int, float} & {kind, *get_args(kind)}
     }
     assert ("bench", "--tasks") in numeric

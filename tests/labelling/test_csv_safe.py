@@ -94,6 +94,26 @@ def test_by_default_the_data_are_exact(folders, made, tmp_path):
     assert "=1+cat7.png" in again.labels
 
 
+def test_an_apostrophe_in_a_name_is_not_taken_for_a_guard(made, tmp_path, monkeypatch):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name, source in {"-x.png": "cat7", "'-x.png": "dog7", "other.png": "eel7"}.items():
+        (photos / name).write_bytes((made / "photos" / f"{source}.png").read_bytes())
+    monkeypatch.chdir(photos)
+    run = tmp_path / "run"
+    labelling.label(
+        made / "examples", ".", run, backbone=made / "weights", cache=tmp_path / "cache",
+        method="prototype", csv_safe=True,
+    )  # fmt: skip
+    sheet = tmp_path / "mine.csv"
+    sheet.write_text("path,label\n'-x.png,eel\n")  # as every sheet of the run names -x.png
+    add_labels(run, sheet)
+    assert rows(run / "corrections.csv") == [{"path": "'-x.png", "label": "eel"}]
+    labels = {line["path"]: line["reason"] for line in rows(run / "labels.csv")}
+    assert labels["'-x.png"] == "given"
+    assert labels["''-x.png"] != "given"
+
+
 def test_guarded_sheets_are_understood(copy, folders, made):
     sheet = suggest(copy, n=60).sheet
     lines = rows(sheet)

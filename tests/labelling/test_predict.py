@@ -41,6 +41,16 @@ def test_new_images_get_the_labels_of_their_classes(finished, made, tmp_path):
     assert line["confidence"] == f"{image.confidence:.4f}"
 
 
+@pytest.mark.parametrize("place", ["photos/eel9.png", "examples/cat/0.png"])
+def test_images_of_the_run_are_never_replaced(finished, made, tmp_path, place):
+    output = next((made / place).parent.glob("*.png"))
+    before = output.read_bytes()
+    shutil.copy(made / "photos" / "eel9.png", tmp_path)
+    with pytest.raises(DataError, match="would replace an input"):
+        predict(finished, tmp_path, out=output)
+    assert output.read_bytes() == before
+
+
 def test_predict_reports_unreadable_images(finished, made, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     with pytest.warns(UserWarning, match=r"1 of 1 images cannot be read, such as .*broken\.png"):

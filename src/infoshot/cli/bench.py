@@ -85,8 +85,9 @@ def bench(
     if json and not accuracies and not is_stream(json):
         accuracies = accuracies_path(json)
     check_results([path], [json, accuracies, csv, latex])
-    # Files are written after every cell, pipes once.
-    once = any(output and is_stream(output) for output in (json, accuracies))
+    # New files are written after every cell. Pipes are written once, and so are files that exist:
+    # an interrupted run must not replace an earlier, complete result by a part.
+    once = any(output and (is_stream(output) or output.exists()) for output in (json, accuracies))
     regimes = ",".join(regime or ["balanced"])
     n_written = 0
 
@@ -115,8 +116,8 @@ def bench(
             progress=True,
         )
     except KeyboardInterrupt as stop:
-        if json:
-            stop.add_note(f"{n_written} finished rows were written to {json}")
+        if n_written:
+            stop.add_note(f"finished rows in {json}: {n_written}")
         raise
     if once:
         result.write(json=json, accuracies=accuracies)

@@ -13,6 +13,7 @@ from pathlib import Path
 from infoshot.core.csv_file import read_csv, read_names
 from infoshot.core.errors import DataError
 from infoshot.core.label_names import GivenLabel, collect_labels, read_label, spell_path, strip_name
+from infoshot.core.spreadsheet import unguard_formula
 from infoshot.core.text import check_class_name, escape_name, unescape_name
 from infoshot.images.decoding import EXTENSIONS, FileLocation
 
@@ -85,7 +86,7 @@ def find_images(given: Path, without: Sequence[Path] = ()) -> list[ImageFile]:
 
 
 def read_labels(
-    given: Path, *, all_lines: bool = False, known: Collection[str] = ()
+    given: Path, *, all_lines: bool = False, known: Collection[str] = (), csv_safe: bool = False
 ) -> list[tuple[ImageFile, str, str]]:
     """Read images and labels from a CSV file with the columns ``path`` and ``label``.
 
@@ -97,6 +98,8 @@ def read_labels(
         Whether lines without a label are refused; otherwise they are skipped.
     known
         Classes that exist already.
+    csv_safe
+        Whether paths that look like formulas have an apostrophe before them.
 
     Returns
     -------
@@ -110,9 +113,10 @@ def read_labels(
     if not given.is_file():
         raise DataError(f"{given}: there is no such file.")
     is_csv = given.suffix.lower() == ".csv"
+    spell = unguard_formula if csv_safe else str
     listed = [
         (
-            locate_image(row["path"], given.parent),
+            locate_image(spell(row["path"]), given.parent),
             read_label(row.get("label", ""), known),
             f"row {n}",
         )

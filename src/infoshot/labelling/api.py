@@ -282,7 +282,10 @@ def _add_labels(
     earlier = read_corrections(job.place.out, before.facts)
     known: list[ImageLabel | ImageFile] = [*before.labels]
     known += [example.image for example in before.examples]
-    every = {**earlier, **match_corrections(corrections, known, before.facts["classes"])}
+    new = match_corrections(
+        corrections, known, before.facts["classes"], csv_safe=before.facts.get("csv_safe", False)
+    )
+    every = {**earlier, **new}
     images = [ImageFile(image.path, image.file) for image in before.labels]
     digests = [
         (digest, image.reason if image.status == "unreadable" else "")

@@ -13,7 +13,7 @@ from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
 from infoshot.core.label_names import GivenLabel, collect_labels, read_label
 from infoshot.core.outputs import write_output
-from infoshot.core.spreadsheet import guard_rows
+from infoshot.core.spreadsheet import guard_rows, unguard_formula
 from infoshot.core.types import AnyPath
 from infoshot.labelling.corrections import ImageNames
 from infoshot.labelling.decide import CORRECTED, ImageLabel
@@ -189,8 +189,9 @@ def match_answers(path: Path, run: FinishedRun) -> dict[str, str]:
         Also if an image has two answers, or an answer is like a class but not equal.
     """
     names, classes = ImageNames(run.labels), run.facts["classes"]
+    spell = unguard_formula if run.facts.get("csv_safe", False) else str
     answers = [
-        dataclasses.replace(answer, image=names.find(answer.image) or answer.image)
+        dataclasses.replace(answer, image=names.find(spell(answer.image)) or answer.image)
         for answer in read_answers(path, classes)
     ]
     return collect_labels(str(path), answers, classes)

@@ -46,16 +46,18 @@ class ImageNames:
 
 
 def read_given(
-    given: AnyPath | Mapping[str, str], classes: Collection[str]
+    given: AnyPath | Mapping[str, str], classes: Collection[str], *, csv_safe: bool
 ) -> list[tuple[ImageFile, str, str]]:
     """Read the labels that a person gives, from a CSV file or a mapping of paths.
+
+    ``csv_safe`` says how the run writes its sheets.
 
     Returns
     -------
     Images, labels, and the places that they are from. Images without a label are left out.
     """
     if not isinstance(given, Mapping):
-        return read_labels(Path(given), known=classes)
+        return read_labels(Path(given), known=classes, csv_safe=csv_safe)
     corrections = [
         (locate_image(str(path)), read_label(_text(label), classes), f"'{path}'")
         for path, label in given.items()
@@ -70,6 +72,8 @@ def match_corrections(
     given: AnyPath | Mapping[str, str],
     known: Iterable[ImageLabel | ImageFile],
     classes: Collection[str],
+    *,
+    csv_safe: bool,
 ) -> dict[str, str]:
     """Return the labels that a person gives by the paths under which a run knows the images.
 
@@ -86,7 +90,7 @@ def match_corrections(
         source,
         (
             GivenLabel(names.find(i.path, i.file) or escape_name(i.file.absolute()), label, place)
-            for i, label, place in read_given(given, classes)
+            for i, label, place in read_given(given, classes, csv_safe=csv_safe)
         ),
         classes,
     )

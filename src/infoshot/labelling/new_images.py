@@ -23,7 +23,7 @@ from infoshot.images.folders import find_images
 from infoshot.labelling.classifier import load_classifier
 from infoshot.labelling.decide import ImageLabel, make_labels
 from infoshot.labelling.output_checks import check_results
-from infoshot.labelling.run_folder import find_run_cache, format_labels
+from infoshot.labelling.run_folder import find_run_cache, find_run_images, format_labels
 
 
 def predict(
@@ -74,7 +74,7 @@ def predict(
     source, given = Path(classifier), Path(images)
     known = load_classifier(source)
     known = dataclasses.replace(known, reject_outliers=reject_outliers or known.reject_outliers)
-    check_results([source, given], [None if out is None else Path(out)])
+    check_results([source, given, *find_run_images(source)], [None if out is None else Path(out)])
     files = find_images(given)
     encoder = open_encoder(known.backbone if backbone is None else backbone)
     how = Extraction(device=device or default_device())

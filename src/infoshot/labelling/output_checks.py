@@ -53,9 +53,9 @@ def choose_sheet(wanted: Path) -> tuple[Path, str]:
     DataError
         If the wanted file belongs to a run, or the file cannot be written.
     """
-    check_outputs([], [wanted])
     if not is_stream(wanted):
         _check_run_file(wanted)
+    check_outputs([], [wanted])
     sheet, number = wanted, 1
     while not _is_free(sheet):
         number += 1

@@ -171,6 +171,15 @@ def find_run_cache(classifier: Path) -> Path | None:
     return cache if cache and cache.is_dir() else None
 
 
+def find_run_images(classifier: Path) -> list[Path]:
+    """Return the examples and the photos of the run that a classifier belongs to."""
+    try:
+        facts = _read_facts(classifier if classifier.is_dir() else classifier.parent)
+    except DataError:
+        return []
+    return [Path(facts["request"][name]) for name in ("examples", "photos")] if facts else []
+
+
 def _read_facts(folder: Path) -> RunFacts | None:
     """Read run.json; ``None`` if there is no finished run."""
     text = RUN_FILES.read_file(folder, FACTS)
