@@ -284,7 +284,10 @@ def test_too_few_images_raise_before_any_work(crops, split):
         image_tasks(crops, split, TaskSpec(n_way=5), range(1))
 
 
-def test_divergence_raises(backbone, task):
+def test_divergence_raises(backbone, task, monkeypatch):
+    monkeypatch.setattr(
+        "infoshot.core.checks._LARGEST", float("inf")
+    )  # more than users may ask for
     with pytest.raises(DataError, match="diverged within 3 steps; a learning rate below 1e"):
         fine_tune(backbone, task, FineTuning(n_steps=3, learning_rate=1e37))
 

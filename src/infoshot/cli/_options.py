@@ -1,6 +1,5 @@
 """Options that several commands share, and options that are given as text."""
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.json_file import parse_json
+from infoshot.core.regular_file import read_regular
 from infoshot.core.setting_text import parse_setting
 
 Dataset = Annotated[
@@ -80,7 +81,7 @@ def parse_prior(given: str) -> dict[str, float]:
     is_file = os.path.isfile(given)  # noqa: PTH113 - Path raises for the shares of many classes
     try:
         if is_file:
-            pairs = dict(json.loads(Path(given).read_bytes()))
+            pairs = dict(parse_json(read_regular(given)))
         elif given.endswith(".json"):
             raise DataError(f"{given}: there is no such file.")
         else:
