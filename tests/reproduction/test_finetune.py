@@ -285,9 +285,7 @@ def test_too_few_images_raise_before_any_work(crops, split):
 
 
 def test_divergence_raises(backbone, task, monkeypatch):
-    monkeypatch.setattr(
-        "infoshot.core.checks._LARGEST", float("inf")
-    )  # more than users may ask for
+    monkeypatch.setattr("infoshot.core.checks._LARGEST", float("inf"))
     with pytest.raises(DataError, match="diverged within 3 steps; a learning rate below 1e"):
         fine_tune(backbone, task, FineTuning(n_steps=3, learning_rate=1e37))
 

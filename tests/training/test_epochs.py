@@ -223,7 +223,8 @@ def test_another_training_is_not_overwritten(images, undisturbed):
     assert _digests(out) == before
 
 
-def test_divergence_raises(images, tmp_path):
+def test_divergence_raises(images, tmp_path, monkeypatch):
+    monkeypatch.setattr("infoshot.core.checks._LARGEST", float("inf"))
     for batch_size in (10, 32):  # several steps, and one step whose loss was finite
         config = dataclasses.replace(CONFIG, learning_rate=1e38, batch_size=batch_size)
         with pytest.raises(DataError, match=r"diverged in epoch 1 .* a lower learning"):
