@@ -105,6 +105,8 @@ def test_wrong_arguments_are_shown_without_control_characters(before, argument):
 
 def test_class_names_of_feature_files_are_checked(tmp_path):
     table = FeatureTable(torch.eye(2), torch.tensor([0, 1]), None, ("cat\r", "dog"), {})
-    files.write_features(tmp_path / "a.safetensors", table)
     with pytest.raises(DataError, match=r"a\.safetensors: the class name 'cat\\r' contains"):
-        files.read_features(tmp_path / "a.safetensors")
+        files.write_features(tmp_path / "a.safetensors", table)
+    np.savez(tmp_path / "a.npz", features=np.eye(2), labels=[0, 1], class_names=["cat\r", "dog"])
+    with pytest.raises(DataError, match=r"a\.npz: the class name 'cat\\r' contains"):
+        files.read_features(tmp_path / "a.npz")
