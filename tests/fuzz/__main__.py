@@ -20,6 +20,7 @@ from pkgutil import iter_modules
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when PyTorch is imported
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # looking for them takes most of a command
 
 import torch
 from PIL import Image
@@ -30,7 +31,7 @@ from tests.fuzz.runner import Outcome, open_folder, run_case
 
 _LATE = (
     "jinja2", "matplotlib.figure", "matplotlib.backends.backend_agg", "pyarrow.parquet",
-    "pyarrow.dataset", "pydantic.main", "pydantic.dataclasses", "sklearn.neighbors",
+    "pyarrow.dataset", "pydantic.type_adapter", "typer._adapters", "sklearn.neighbors",
     "torch._dynamo", "infoshot.report.page", "infoshot.reproduction", "infoshot.training",
     "infoshot.labelling", "infoshot.shards",
 )  # fmt: skip
