@@ -312,3 +312,10 @@ def test_unknown_names_are_answered_with_the_nearest(tmp_path):
         open_dataset("folder", tmp_path).split("tset")
     with pytest.raises(DataError, match="there are no images of the split 'val'"):
         open_dataset("folder", tmp_path).split("val")
+
+
+def test_lists_with_names_that_no_file_can_have_are_read(tmp_path):
+    (tmp_path / "train.csv").write_text(f"filename,label\n{'a' * 300}.jpg,cat\n")
+    (record,) = open_dataset("folder", tmp_path).split("train").records
+    with pytest.raises(DataError, match="cannot be read"):
+        record.location.content()

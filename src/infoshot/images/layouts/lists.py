@@ -1,5 +1,6 @@
 """A flat image folder with ``train.csv``, ``val.csv`` and ``test.csv`` (filename, label)."""
 
+import os
 from pathlib import Path
 
 from infoshot.core.csv_file import read_lines, read_text
@@ -42,4 +43,5 @@ def _locate(folder: Path, filename: str, label: str) -> Path:
     """Path of an image: directly in the folder or, in some copies, in a class folder."""
     flat = folder / filename
     in_class = folder / label / filename
-    return in_class if not flat.exists() and in_class.exists() else flat
+    # Path.exists raises if a name is too long.
+    return in_class if not os.path.exists(flat) and os.path.exists(in_class) else flat  # noqa: PTH110
