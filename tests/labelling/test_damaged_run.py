@@ -118,7 +118,7 @@ def test_texts_that_are_no_description_are_refused(case, run):
 def test_a_huge_description_is_not_read(run):
     with (run / "run.json").open("ab") as file:
         file.truncate(2**40)
-    assert "run.json: larger than 67,108,864 bytes." in refuse(draw_audit, run)
+    assert "run.json: cannot be read (larger than 67,108,864 bytes)." in refuse(draw_audit, run)
 
 
 def write_table(run, table, **options):

@@ -146,9 +146,7 @@ def _description(folder: Path) -> dict[str, Any]:
         hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
         raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
-        text = read_regular(path)
-        if len(text) > _LARGEST_DESCRIPTION:
-            raise ValueError("it is too long")
+        text = read_regular(path, _LARGEST_DESCRIPTION)
         description = {"training": {}, **json.loads(text)}
         if description["format"] != _FORMAT:
             raise KeyError("format")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infoshot.core.errors import DataError
-from infoshot.core.regular_file import open_regular
+from infoshot.core.regular_file import read_regular
 from infoshot.core.text import encodable, visible
 
 _SEPARATORS = (",", ";", "\t")
@@ -143,14 +143,7 @@ def read_names(path: Path) -> list[str]:
 def _read_content(path: Path) -> bytes:
     """Read the bytes of a list; raise ``DataError`` unless it is a regular file of fair size."""
     try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > _LARGEST:
-                raise DataError(
-                    f"{path}: a list may have {_LARGEST / 2**30:.0f} GiB at most; got "
-                    f"{size / 2**30:.1f} GiB."
-                )
-            return file.read()
+        return read_regular(path, _LARGEST)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 

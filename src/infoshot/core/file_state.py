@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 from infoshot.core.atomic import flush, sole_writer, write_atomically
 from infoshot.core.errors import DataError
 from infoshot.core.leftovers import temporary_name
-from infoshot.core.regular_file import open_regular
+from infoshot.core.regular_file import read_regular
 
 COMMIT = ".infoshot-commit"
 DIGESTS = "files"
@@ -152,7 +152,7 @@ class FileSet(Generic[Manifest]):
             for place in (folder / COMMIT / name, folder / name):
                 try:
                     if place.is_file():
-                        return _read(place, self.largest.get(name, _LARGEST))
+                        return read_regular(place, self.largest.get(name, _LARGEST))
                 except FileNotFoundError:
                     continue
                 except OSError as error:
@@ -197,14 +197,6 @@ class FileSet(Generic[Manifest]):
             elif name in self.optional and name not in facts.get(DIGESTS, {}):
                 (folder / name).unlink(missing_ok=True)
         flush(folder)
-
-
-def _read(path: Path, limit: int) -> bytes:
-    """Read a regular file of at most ``limit`` bytes."""
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > limit:
-            raise DataError(f"{path}: larger than {limit:,} bytes.")
-        return file.read()
 
 
 def _find_wrong(facts: Mapping[str, Any], found: Mapping[str, bytes | None]) -> str | None:

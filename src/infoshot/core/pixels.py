@@ -2,8 +2,8 @@
 
 A file of some kilobytes may describe an image of gigabytes, or hundreds of passes over it. Pillow
 limits the number of pixels only, so memory and time are estimated here from the header, before an
-image is decoded. All limits leave room for photos of 100 megapixels. They depend on the file alone,
-so that every command accepts the same images.
+image is decoded. Photos of 100 megapixels are within all limits. The limits depend only on the
+file, so that every command accepts the same images.
 """
 
 import io

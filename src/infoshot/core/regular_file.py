@@ -36,9 +36,17 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
         raise
 
 
-def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Read a regular file; see :func:`open_regular`."""
+def read_regular(path: str | os.PathLike[str], largest: int | None = None) -> bytes:
+    """Read a regular file; see :func:`open_regular`.
+
+    Raises
+    ------
+    OSError
+        Also if it has more than ``largest`` bytes.
+    """
     with open_regular(path) as file:
+        if largest is not None and os.fstat(file.fileno()).st_size > largest:
+            raise OSError(errno.EFBIG, f"larger than {largest:,} bytes", os.fspath(path))
         return file.read()
 
 

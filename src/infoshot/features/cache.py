@@ -29,7 +29,7 @@ from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.regular_file import open_regular
+from infoshot.core.regular_file import read_regular
 
 _MANY_PARTS = 8
 _OLD = 3600.0  # seconds; younger temporary files may belong to a process that is writing
@@ -333,12 +333,7 @@ def _group(small: Sequence[tuple[int, Path]]) -> Iterator[list[Path]]:
 def _read_regular_file(path: Path) -> bytes | None:
     """Read a file; ``None`` if it cannot be read, is too large, or is a link, pipe or device."""
     try:
-        if path.is_symlink():
-            return None
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size > _LARGEST:
-                return None
-            return file.read(_LARGEST)
+        return None if path.is_symlink() else read_regular(path, _LARGEST)
     except OSError:
         return None
 

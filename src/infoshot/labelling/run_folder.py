@@ -163,21 +163,23 @@ def read_run(folder: Path) -> FinishedRun:
 
 def find_run_cache(classifier: Path) -> Path | None:
     """Return the cache folder of the run that a classifier belongs to, if it still exists."""
-    try:
-        facts = _read_facts(classifier if classifier.is_dir() else classifier.parent)
-    except DataError:
-        return None
+    facts = _find_facts(classifier)
     cache = Path(facts["cache"]) if facts else None
     return cache if cache and cache.is_dir() else None
 
 
 def find_run_images(classifier: Path) -> list[Path]:
     """Return the examples and the photos of the run that a classifier belongs to."""
-    try:
-        facts = _read_facts(classifier if classifier.is_dir() else classifier.parent)
-    except DataError:
-        return []
+    facts = _find_facts(classifier)
     return [Path(facts["request"][name]) for name in ("examples", "photos")] if facts else []
+
+
+def _find_facts(classifier: Path) -> RunFacts | None:
+    """Read run.json beside a classifier; ``None`` if it belongs to no run."""
+    try:
+        return _read_facts(classifier if classifier.is_dir() else classifier.parent)
+    except DataError:
+        return None
 
 
 def _read_facts(folder: Path) -> RunFacts | None:
