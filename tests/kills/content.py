@@ -12,6 +12,8 @@ from safetensors import safe_open
 
 from tests.kills.commands import Command
 
+_CACHES = ("cache", "out/digits/features")  # where a command keeps the features of images
+
 # Times, speeds and the machine differ from run to run.
 _OF_THE_RUN = {
     "seconds", "per_task_ms", "memory_mb", "environment", "images_per_second", "seconds_per_step",
@@ -20,12 +22,13 @@ _OF_THE_RUN = {
 
 
 def list_files(folder: Path) -> set[str]:
-    """List all files below a folder, hidden ones too, except those of the cache.
+    """List all files below a folder, hidden ones too, except those of a cache.
 
-    Several processes may share a cache, so that an unfinished file in it may belong to another one.
+    Several processes may share a cache, so that an unfinished file in it may belong to another one;
+    and which features share one file depends on where a run was stopped.
     """
     paths = {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()}
-    return {str(path) for path in paths if path.parts[0] != "cache"}
+    return {str(path) for path in paths if not any(map(path.is_relative_to, _CACHES))}
 
 
 def check_whole(folder: Path) -> None:

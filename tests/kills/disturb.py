@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 import infoshot
 from infoshot.core import leftovers
 from tests.kills.commands import Command
@@ -109,6 +111,7 @@ def in_child(function: Callable[[], Result]) -> Result:
 
 _START = """
 import os, runpy, sys
+import infoshot.core.interrupts
 os.write(int(sys.argv.pop(1)), b"up")
 sys.argv[0] = "infoshot"
 runpy.run_module("infoshot", run_name="__main__", alter_sys=True)
@@ -116,7 +119,10 @@ runpy.run_module("infoshot", run_name="__main__", alter_sys=True)
 
 
 def run_new_interpreter(command: Command, folder: Path, moment: Moment | None = None) -> Ended:
-    """Run a command in a new interpreter; time counts from where our code is imported."""
+    """Run a command in a new interpreter; time counts from where an interrupt can be handled.
+
+    Before that Python itself starts, and prints its own lines at an interrupt.
+    """
     reading, writing = os.pipe()
     with (folder.parent / "said").open("w+") as log:
         process = subprocess.Popen(
@@ -162,6 +168,9 @@ def _run_in_child(
         os.environ["INFOSHOT_CACHE"] = str(folder / "cache")
         sys.argv = ["infoshot", *map(str, command.arguments)]
         leftovers._TOKEN = secrets.token_hex(8)  # every process draws its own when it starts
+        torch.set_num_threads(
+            1
+        )  # now: PyTorch replaces the pool of the parent, not safe in threads
         if command.before:
             command.before()
         sys.addaudithook(lambda event, values: _count(event, values, counter, moment))

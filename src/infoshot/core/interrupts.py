@@ -3,16 +3,22 @@
 While modules are imported it ends the process at once, with one line: nothing can be lost then, and
 an exception in the middle of an import could appear as any other error. While a command runs it
 raises ``KeyboardInterrupt``. Interrupts that the caller of the process ignores stay ignored.
+
+This module is imported before the first interrupt can be handled, so it imports little itself.
 """
+
+from __future__ import annotations
 
 import _thread
 import os
 import signal
 import sys
-import threading
 import time
-from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False  # not from typing, which takes longer to import than the rest together
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
 
 _EXIT_CODE = 130
 _PAUSE = 0.01  # seconds until an interrupt that was dropped comes again
@@ -56,6 +62,8 @@ def _repeat(dropped: Any) -> None:  # noqa: ANN401 - the type has no public name
 def _interrupt_again() -> None:
     time.sleep(_PAUSE)  # not while the dropped one is still handled
     if hasattr(signal, "pthread_kill"):  # a real signal, which also ends a call that waits
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        from threading import main_thread
+
+        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
     else:
         _thread.interrupt_main()
