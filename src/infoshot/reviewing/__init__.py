@@ -1,0 +1,1 @@
+"""Review the labels of a run in the browser."""
