@@ -9,6 +9,8 @@ from infoshot.core.errors import DataError
 from infoshot.core.spreadsheet import unguard_formula
 from infoshot.core.text import check_class_name
 
+NONE = "(none)"
+"""The label of an image that belongs to none of the classes; no class has this name."""
 # White space, and characters that nobody sees: zero width, direction marks, byte order mark.
 _AROUND = r"[\s\u200b-\u200f\u2060\ufeff]+"
 _STRIP = re.compile(f"^{_AROUND}|{_AROUND}$")

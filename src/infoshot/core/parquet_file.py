@@ -4,6 +4,9 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -24,8 +27,8 @@ def format_table(columns: Mapping[str, Sequence[Any]], metadata: Mapping[str, st
 
 def parse_table(
     content: bytes, expected: Mapping[str, ColumnKind], *, n_rows: int, width: int
-) -> dict[str, list[Any]]:
-    """Parse columns that :func:`format_table` wrote. No text is missing, a number may be ``None``.
+) -> dict[str, Any]:
+    """Parse columns that :func:`format_table` wrote; no value is missing.
 
     Parameters
     ----------
@@ -35,8 +38,11 @@ def parse_table(
         The columns to read, with the kind of their values. One of them must have distinct values,
         so that a table has more bytes than rows.
     n_rows, width
-        The number of rows, and of values in a row of ``numbers``. A column with more than
-        ``n_rows * width`` values is refused; the length of each row is not checked.
+        The number of rows, and of values in a row of ``numbers``.
+
+    Returns
+    -------
+    Lists of texts and bytes, arrays of numbers with one or two axes.
 
     Raises
     ------
@@ -53,10 +59,7 @@ def parse_table(
         _check_columns(file.schema_arrow, expected)
         _check_sizes(file.metadata, len(content), n_rows, width)
         table = pq.ParquetFile(source, read_dictionary=texts).read([*expected])
-        return {
-            name: _read_texts(table[name]) if name in texts else table[name].to_pylist()
-            for name in expected
-        }
+        return {name: _READERS[kind](table[name], width) for name, kind in expected.items()}
     except (OSError, ValueError, TypeError, LookupError, MemoryError, pa.ArrowException) as error:
         raise ValueError(" ".join(str(error).split())[:200]) from error
 
@@ -92,7 +95,7 @@ def _check_sizes(facts: "pq.FileMetaData", n_bytes: int, n_rows: int, width: int
                 raise ValueError(f"the column '{column.path_in_schema}' has too many values")
 
 
-def _read_texts(column: "pa.ChunkedArray") -> list[Any]:
+def _read_texts(column: "pa.ChunkedArray", _: int) -> list[Any]:
     """Read a column of text as the dictionary that it is, so that repeats cost nothing."""
     found: list[Any] = []
     for chunk in column.chunks:
@@ -105,3 +108,27 @@ def _read_texts(column: "pa.ChunkedArray") -> list[Any]:
             raise ValueError("a text contains a zero byte")
         found += [values[number] for number in chunk.indices.to_pylist()]
     return found
+
+
+def _read_numbers(column: "pa.ChunkedArray", _: int) -> NDArray[np.float64]:
+    if column.null_count:
+        raise ValueError("a number is missing")
+    return np.asarray(column.to_numpy(), dtype=np.float64)
+
+
+def _read_rows(column: "pa.ChunkedArray", width: int) -> NDArray[np.float64]:
+    """Read rows of numbers into one array, without a Python object for each number."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(column).unique().to_pylist()
+    if lengths not in ([], [width]):
+        raise ValueError(f"a row has not {width} numbers")
+    return _read_numbers(pc.list_flatten(column), 1).reshape(-1, width)
+
+
+_READERS = {
+    "text": _read_texts,
+    "bytes": _read_texts,
+    "number": _read_numbers,
+    "numbers": _read_rows,
+}

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from infoshot.core.csv_file import read_csv, read_names
 from infoshot.core.errors import DataError
-from infoshot.core.label_names import GivenLabel, collect_labels, read_label, spell_path, strip_name
+from infoshot.core.label_names import (
+    NONE,
+    GivenLabel,
+    collect_labels,
+    read_label,
+    spell_path,
+    strip_name,
+)
 from infoshot.core.spreadsheet import unguard_formula
 from infoshot.core.text import check_class_name, escape_name, unescape_name
 from infoshot.images.decoding import EXTENSIONS, FileLocation
@@ -53,6 +60,8 @@ def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
     names = {label for label, _ in found}
     for name in names:
         check_class_name(name, given)
+        if name == NONE:
+            raise DataError(f"{given}: '{NONE}' means 'none of the classes'; rename this class.")
     if len(names) < 2:
         raise DataError(
             f"{given}: examples of at least two classes are needed, one folder per class; "

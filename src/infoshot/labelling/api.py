@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from os.path import exists
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor
 
@@ -23,14 +23,18 @@ from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import (
     Encoded,
     Extraction,
-    check_same_encoder,
     digest_images,
     encode_images,
     encoder_provenance,
 )
 from infoshot.images.folders import ImageFile, find_examples, find_images
+from infoshot.labelling.answer_log import set_aside
 from infoshot.labelling.calibrate import Estimate
-from infoshot.labelling.corrections import apply_corrections, match_corrections, read_corrections
+from infoshot.labelling.corrections import (
+    Corrections,
+    Known,
+    apply_corrections,
+)
 from infoshot.labelling.decide import (
     Decision,
     Example,
@@ -41,12 +45,9 @@ from infoshot.labelling.decide import (
 )
 from infoshot.labelling.exports import EXPORTS, check_export
 from infoshot.labelling.label_report import collect_warnings, label_report
-from infoshot.labelling.run_files import RUN_FILES
+from infoshot.labelling.run_files import ANSWER_LOG, RUN_FILES
 from infoshot.labelling.run_folder import (
-    FinishedRun,
-    check_finished,
     check_folder,
-    read_run,
     write_run,
 )
 from infoshot.solvers import METHODS, Method, Solver, method_facts, resolve_method
@@ -73,7 +74,8 @@ class LabelResult:
     images
         One :class:`ImageLabel` per image: path, label, confidence, runner-up, margin, status.
     probabilities
-        Calibrated probabilities, shape ``(image, class)``; NaN for images that cannot be read.
+        Calibrated probabilities, shape ``(image, class)``; NaN for images that cannot be read, or
+        that belong to none of the classes by the answer of a person.
     estimate
         Accuracy estimated on held-out examples, with its interval; ``None`` without any.
     warnings
@@ -197,7 +199,7 @@ def label(
     >>> result.labels["photos/1.jpg"], result.estimate.accuracy  # doctest: +SKIP
     ('cat', 0.93)
     """
-    exports = _check_exports(export)
+    exports = check_exports(export)
     checks.between("threshold", threshold, 0, 1)
     for argument, value in (("examples", examples), ("photos", photos), ("out", out)):
         if not isinstance(value, str | PathLike):
@@ -217,86 +219,13 @@ def label(
         reject_outliers=reject_outliers,
         prior=dict(prior) if prior else None,
     )
-    place = _Place(Path(out), _cache_folder(cache), device or default_device(), exports, csv_safe)
+    place = Place(Path(out), _cache_folder(cache), device or default_device(), exports, csv_safe)
     with open_progress(progress) as bar:
         return _label(request, place, encoder, force, bar)
 
 
-def add_labels(
-    run: AnyPath,
-    corrections: AnyPath | Mapping[str, str],
-    *,
-    backbone: EncoderLike | None = None,
-    export: str | Sequence[str] = (),
-    device: str | None = None,
-    csv_safe: bool = False,
-    progress: ProgressLike = None,
-) -> LabelResult:
-    """Add corrected labels to a finished run as examples, and solve it again.
-
-    Parameters
-    ----------
-    run
-        Folder of the run.
-    corrections
-        A CSV file with the columns ``path`` and ``label``, or labels by path. Paths are those of
-        labels.csv, or files. Corrections replace those of an earlier call.
-    backbone
-        The encoder of the run, as in :func:`predict`; used only for images that are not cached.
-    export, device, csv_safe, progress
-        As in :func:`label`. A run that was written with ``csv_safe`` stays so.
-
-    Returns
-    -------
-    The new labels, also written to the folder of the run.
-
-    Raises
-    ------
-    DataError
-        If there is no finished run, a correction names an image that cannot be read, an image has
-        two labels, or a label differs from a class only in case, spaces or Unicode form.
-
-    Examples
-    --------
-    >>> result = add_labels("run", {"photos/1.jpg": "dog"})  # doctest: +SKIP
-    """
-    exports = _check_exports(export)
-    run = Path(run)
-    check_finished(run)
-    with open_progress(progress) as bar, RUN_FILES.open_writer(run):
-        before = read_run(run)
-        facts = before.facts
-        csv_safe = csv_safe or facts.get("csv_safe", False)
-        provenance = cast("dict[str, str]", facts["encoder"])
-        # Opened only if the features of an image are not cached any more.
-        encoder = partial(_reopen_encoder, backbone or before.request.backbone, provenance)
-        place = _Place(run, Path(facts["cache"]), device or default_device(), exports, csv_safe)
-        job = _Job(before.request, place, provenance, encoder, bar)
-        return _add_labels(job, before, corrections)
-
-
-def _add_labels(
-    job: "_Job", before: FinishedRun, corrections: AnyPath | Mapping[str, str]
-) -> LabelResult:
-    """Make examples of all corrections, and run again."""
-    earlier = read_corrections(job.place.out, before.facts)
-    known: list[ImageLabel | ImageFile] = [*before.labels]
-    known += [example.image for example in before.examples]
-    new = match_corrections(
-        corrections, known, before.facts["classes"], csv_safe=before.facts.get("csv_safe", False)
-    )
-    every = {**earlier, **new}
-    images = [ImageFile(image.path, image.file) for image in before.labels]
-    digests = [
-        (digest, image.reason if image.status == "unreadable" else "")
-        for digest, image in zip(before.digests, before.labels, strict=True)
-    ]
-    own = [example for example in before.examples if not example.given]
-    return job.run(apply_corrections(own, images, digests, every), images, digests, every)
-
-
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Where a run writes and in which form, where it caches features, what it computes on."""
 
     out: Path
@@ -307,7 +236,7 @@ class _Place:
 
 
 def _label(
-    request: Request, place: _Place, encoder: Encoder | None, force: bool, progress: Progress
+    request: Request, place: Place, encoder: Encoder | None, force: bool, progress: Progress
 ) -> LabelResult:
     """Find the images, check everything, and run."""
     labelled = find_examples(Path(request.examples))
@@ -324,35 +253,36 @@ def _label(
     make_folder(place.out)
     with RUN_FILES.open_writer(place.out):
         corrections = check_folder(place.out, request, force=force)  # again: now nobody adds one
+        if corrections is None and (place.out / ANSWER_LOG).exists():
+            set_aside(place.out)  # it is of a review of other images
         digests = digest_images([image.location for image in images], how.n_workers)
-        if corrections:
-            examples = apply_corrections(examples, images, digests, corrections)
-        job = _Job(request, place, provenance, lambda: encoder, progress)
-        return job.run(examples, images, digests, corrections)
+        known, corrections = Known(examples), corrections or Corrections()
+        if corrections.answers:
+            known = apply_corrections(examples, images, digests, corrections.answers)
+        job = Job(request, place, provenance, lambda: encoder, progress)
+        decision, speed = job.decide(known, images, digests)
+        return job.write(decision, corrections, images_per_second=speed)
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
-    """The part that a first run and a run with corrections share."""
+class Job:
+    """A run: the part that a first run and a run with corrections share."""
 
     request: Request
-    place: _Place
+    place: Place
     provenance: Mapping[str, str]
     open_encoder: Callable[[], Encoder]
     progress: Progress
 
-    def run(
-        self,
-        examples: Sequence[Example],
-        images: Sequence[ImageFile],
-        digests: Digests,
-        corrections: Mapping[str, str],
-    ) -> LabelResult:
-        """Encode what is not cached, solve, and write."""
+    def decide(
+        self, known: Known, images: Sequence[ImageFile], digests: Digests
+    ) -> tuple[Decision, float | None]:
+        """Encode what is not cached and solve; return also the images encoded per second."""
         for folder in (self.place.out / name for name in EXPORTS):
             if folder.exists():
                 check_export(folder)  # now, and not after everything is computed
         # Examples first: one that cannot be decoded stops the run before all images are encoded.
+        examples = known.examples
         own = [(example.digest, "") for example in examples]
         support = self._encode([example.image for example in examples], own, "encoding examples")
         for example, reason in zip(examples, support.reasons, strict=True):
@@ -361,10 +291,41 @@ class _Job:
         encoded = self._encode(images, digests, "encoding")
         self.progress.start("solving")
         decision = decide_labels(
-            self.request, examples, support.features, images, encoded, self.provenance
+            self.request,
+            examples,
+            support.features,
+            images,
+            encoded,
+            self.provenance,
+            known.fixed,
         )
+        return replace(decision, dropped=known.dropped), encoded.images_per_second
+
+    def write(
+        self,
+        decision: Decision,
+        corrections: Corrections,
+        *,
+        statement: Mapping[str, Any] | None = None,
+        images_per_second: float | None = None,
+    ) -> LabelResult:
+        """Write all results."""
         self.progress.start("writing")
         warnings = collect_warnings(decision)
+        exports = self._export(decision)
+        worth = choose_suggestions(
+            decision.features, decision.open_probabilities(), decision.z_sup, _SUGGESTED
+        )
+        write_run(
+            self.place.out,
+            decision,
+            report=label_report(decision, warnings, worth, statement),
+            corrections=corrections,
+            warnings=warnings,
+            cache=self.place.cache,
+            csv_safe=self.place.csv_safe,
+            statement=statement,
+        )
         return LabelResult(
             folder=self.place.out,
             classes=decision.classes,
@@ -373,8 +334,8 @@ class _Job:
             estimate=decision.held_out.estimate(),
             warnings=warnings,
             note=decision.note,
-            exports=self._write(decision, warnings, corrections),
-            images_per_second=encoded.images_per_second,
+            exports=exports,
+            images_per_second=images_per_second,
         )
 
     @cached_property
@@ -392,28 +353,13 @@ class _Job:
             progress=self.progress,
         )
 
-    def _write(
-        self, decision: Decision, warnings: Sequence[str], corrections: Mapping[str, str]
-    ) -> list[str]:
-        """Write all results; return the names of the exports."""
+    def _export(self, decision: Decision) -> list[str]:
+        """Write the exports, also those of an earlier run, which would show the old labels."""
         out = self.place.out
-        worth = choose_suggestions(
-            decision.features, decision.probabilities, decision.z_sup, _SUGGESTED
-        )
         labeller = f"infoshot-{__version__}-{self.request.method}"
-        # Exports of an earlier run are renewed too; they would show the old labels.
         exports = [name for name in EXPORTS if name in self.place.exports or (out / name).exists()]
         for name in exports:
             EXPORTS[name](decision.labels, decision.classes, out / name, labeller)
-        write_run(
-            out,
-            decision,
-            report=label_report(decision, warnings, worth),
-            corrections=corrections,
-            warnings=warnings,
-            cache=self.place.cache,
-            csv_safe=self.place.csv_safe,
-        )
         return exports
 
 
@@ -433,7 +379,8 @@ def _method_name(spec: MethodLike) -> str:
     )
 
 
-def _check_exports(given: str | Sequence[str]) -> tuple[str, ...]:
+def check_exports(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names of exports; raise ``InvalidArgumentError`` if one is unknown."""
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if name not in EXPORTS:
@@ -478,10 +425,3 @@ def _check_examples(labelled: Sequence[tuple[str, ImageFile]], n_workers: int) -
 def _unusable_example(image: ImageFile, reason: str) -> DataError:
     clause = reason if reason.startswith("cannot") else f"cannot be used ({reason})"
     return DataError(f"{image.path}: this example {clause}.")
-
-
-def _reopen_encoder(backbone: EncoderLike, provenance: Mapping[str, str]) -> Encoder:
-    """Open the encoder of an earlier run; raise if it computes other features today."""
-    encoder = open_encoder(backbone)
-    check_same_encoder(encoder, Extraction(), provenance)
-    return encoder

@@ -11,7 +11,7 @@ import torch
 from infoshot.core import checks
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError
-from infoshot.core.label_names import GivenLabel, collect_labels, read_label
+from infoshot.core.label_names import NONE, GivenLabel, collect_labels, read_label
 from infoshot.core.outputs import write_output
 from infoshot.core.spreadsheet import guard_rows, unguard_formula
 from infoshot.core.types import AnyPath
@@ -60,7 +60,7 @@ class AuditResult:
     """Accuracy of the labels by the answers of a person.
 
     ``lines`` has the accuracy over all images first, then per class. ``unknown_classes`` are
-    answers that are not a class of the run; they count as errors.
+    answers that are neither a class of the run nor ``(none)``; they count as errors.
     """
 
     lines: list[AuditLine]
@@ -142,7 +142,7 @@ def audit(run: AnyPath, answers: AnyPath) -> AuditResult:
     finished = read_run(Path(run))
     truths = match_answers(Path(answers), finished)
     lines = score_answers(finished.labels, truths)
-    unknown = sorted(set(truths.values()) - set(finished.facts["classes"]))
+    unknown = sorted(set(truths.values()) - {*finished.facts["classes"], NONE})
     return AuditResult(lines, unknown)
 
 
@@ -188,7 +188,7 @@ def match_answers(path: Path, run: FinishedRun) -> dict[str, str]:
     DataError
         Also if an image has two answers, or an answer is like a class but not equal.
     """
-    names, classes = ImageNames(run.labels), run.facts["classes"]
+    names, classes = ImageNames(run.labels), {*run.facts["classes"], NONE}
     spell = unguard_formula if run.facts.get("csv_safe", False) else str
     answers = [
         dataclasses.replace(answer, image=names.find(spell(answer.image)) or answer.image)

@@ -4,11 +4,13 @@ import dataclasses
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infoshot.core.csv_file import csv_text, read_csv
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.label_names import (
+    NONE,
     GivenLabel,
     collect_labels,
     read_label,
@@ -20,8 +22,39 @@ from infoshot.core.text import escape_name
 from infoshot.core.types import AnyPath
 from infoshot.features.extract import digest_images
 from infoshot.images.folders import ImageFile, locate_image, read_labels
+from infoshot.labelling.answer_log import Answer, apply_entries, read_entries
 from infoshot.labelling.decide import Example, ImageLabel
 from infoshot.labelling.run_files import CORRECTIONS, RunFacts
+
+_AUDIT = "audit"  # in the column 'source' of corrections.csv
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """The answers of a person by path, and how many entries of the review's log they contain."""
+
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    n_entries: int = 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known before a solve.
+
+    Parameters
+    ----------
+    examples
+        The labelled images that the solver learns from.
+    dropped
+        Examples that belong to none of the classes by the answer of a person.
+    fixed
+        Labels by digest of the other images that a person answered: those of the audit, and those
+        that belong to none of the classes (``NONE``).
+    """
+
+    examples: list[Example]
+    dropped: Sequence[Example] = ()
+    fixed: Mapping[str, str] = field(default_factory=dict)
 
 
 class ImageNames:
@@ -74,8 +107,8 @@ def match_corrections(
     classes: Collection[str],
     *,
     csv_safe: bool,
-) -> dict[str, str]:
-    """Return the labels that a person gives by the paths under which a run knows the images.
+) -> dict[str, Answer]:
+    """Return the answers that a person gives by the paths under which a run knows the images.
 
     An image that the run does not know has its absolute path.
 
@@ -84,9 +117,9 @@ def match_corrections(
     DataError
         If an image has two labels, or a label is like a class but not equal.
     """
-    names = ImageNames(known)
+    names, classes = ImageNames(known), {*classes, NONE}
     source = "corrections" if isinstance(given, Mapping) else str(given)
-    return collect_labels(
+    labels = collect_labels(
         source,
         (
             GivenLabel(names.find(i.path, i.file) or escape_name(i.file.absolute()), label, place)
@@ -94,66 +127,106 @@ def match_corrections(
         ),
         classes,
     )
+    return {path: Answer(label) for path, label in labels.items()}
 
 
-def read_corrections(folder: Path, facts: RunFacts) -> dict[str, str]:
-    """Read the labels that a person gave after the first run, by path.
+def read_corrections(folder: Path, facts: RunFacts) -> Corrections:
+    """Read the answers of a person: corrections.csv, and what was added to the log since.
 
     Raises
     ------
     DataError
-        If the file cannot be read, or gives an image two labels.
+        If a file cannot be read, or gives an image two labels.
     """
-    path, classes = folder / CORRECTIONS, facts["classes"]
+    n_entries = facts["review"]["n_entries"] if "review" in facts else 0
+    later = [entry for entry in read_entries(folder) if entry.n > n_entries]
+    answers = apply_entries(_read_sheet(folder / CORRECTIONS, facts), later)
+    return Corrections(answers, later[-1].n if later else n_entries)
+
+
+def _read_sheet(path: Path, facts: RunFacts) -> dict[str, Answer]:
+    """Read corrections.csv."""
     if not path.is_file():
         return {}
+    classes = facts["classes"]
     read = unguard_formula if facts.get("csv_safe", False) else str
-    given = []
+    given, audited = [], set()
     for number, row in enumerate(read_csv(path, "path", "label"), 2):
         label = read(row["label"])
         label = label if label in classes else strip_name(label)  # edited by hand
         if label:
             given.append(GivenLabel(read(row["path"]), label, f"row {number}"))
-    return collect_labels(str(path), given, {*classes, *(new.label for new in given)})
+        if row.get("source", "") == _AUDIT:
+            audited.add(read(row["path"]))
+    labels = collect_labels(str(path), given, {*classes, *(new.label for new in given)})
+    return {image: Answer(label, image in audited) for image, label in labels.items()}
 
 
-def format_corrections(corrections: Mapping[str, str], *, csv_safe: bool) -> str:
+def format_corrections(answers: Mapping[str, Answer], *, csv_safe: bool) -> str:
     """Format what :func:`read_corrections` reads."""
-    return csv_text(("path", "label"), guard_rows(corrections.items(), csv_safe))
+    if not any(answer.audit for answer in answers.values()):
+        rows = ((path, answer.label) for path, answer in answers.items())
+        return csv_text(("path", "label"), guard_rows(rows, csv_safe))
+    marked = ((path, a.label, _AUDIT if a.audit else "") for path, a in answers.items())
+    return csv_text(("path", "label", "source"), guard_rows(marked, csv_safe))
 
 
 def apply_corrections(
     examples: Sequence[Example],
     images: Sequence[ImageFile],
     digests: Sequence[tuple[str, str]],
-    corrections: Mapping[str, str],
-) -> list[Example]:
-    """Add corrected images to the examples; a corrected example changes its label."""
+    answers: Mapping[str, Answer],
+) -> Known:
+    """Add corrected images to the examples; a corrected example changes its label, or is dropped.
+
+    Raises
+    ------
+    DataError
+        If an image cannot be read, or the same image has two labels.
+    """
     place = {image.path: number for number, image in enumerate(images)}
     of_example = {example.image.path: number for number, example in enumerate(examples)}
-    found, label_of = list(examples), dict[str, tuple[str, str]]()
-    for path, label in corrections.items():
-        number = place.get(path)
-        if number is not None:
-            digest, reason = digests[number]
-            if reason:
-                raise DataError(f"{path}: {reason}, so it cannot be an example.")
-            other, other_path = label_of.setdefault(digest, (label, path))
-            if other != label:
-                raise DataError(
-                    f"the same image is corrected to '{other}' and to '{label}': {other_path} and "
-                    f"{path}."
-                )
-            found.append(Example(label, images[number], digest, given=True))
-        elif path in of_example:
-            found[of_example[path]] = dataclasses.replace(examples[of_example[path]], label=label)
+    own = list(examples)
+    given, fixed, first = list[Example](), dict[str, str](), dict[str, tuple[Answer, str]]()
+    for path, answer in answers.items():
+        if path not in place and path in of_example:
+            example = examples[of_example[path]]
+            own[of_example[path]] = dataclasses.replace(
+                example, label=answer.label, original=example.label
+            )
+            continue
+        image, digest = _find_image(path, place, images, digests)
+        other, other_path = first.setdefault(digest, (answer, path))
+        if other.label != answer.label:
+            raise DataError(
+                f"the same image is corrected to '{other.label}' and to '{answer.label}': "
+                f"{other_path} and {path}."
+            )
+        if answer.audit or answer.label == NONE:
+            fixed[digest] = answer.label
         else:
-            image = locate_image(path)
-            ((digest, reason),) = digest_images([image.location], 1)
-            if reason:
-                raise DataError(f"{path}: not an image of this run, and not a readable file.")
-            found.append(Example(label, image, digest, given=True))
-    return found
+            given.append(Example(answer.label, image, digest, given=True))
+    kept = [example for example in own if example.label != NONE]
+    return Known([*kept, *given], [example for example in own if example.label == NONE], fixed)
+
+
+def _find_image(
+    path: str,
+    place: Mapping[str, int],
+    images: Sequence[ImageFile],
+    digests: Sequence[tuple[str, str]],
+) -> tuple[ImageFile, str]:
+    """Return an image of the run or another file, with its digest."""
+    if path in place:
+        digest, reason = digests[place[path]]
+        if reason:
+            raise DataError(f"{path}: {reason}, so it cannot be an example.")
+        return images[place[path]], digest
+    image = locate_image(path)
+    ((digest, reason),) = digest_images([image.location], 1)
+    if reason:
+        raise DataError(f"{path}: not an image of this run, and not a readable file.")
+    return image, digest
 
 
 def _absolute(path: AnyPath) -> str:

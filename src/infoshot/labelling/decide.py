@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 
 from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.label_names import NONE
 from infoshot.core.types import Solution, Status, TaskBatch
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
@@ -41,15 +42,16 @@ class ImageLabel:
     file
         Where to open it; the name may not be valid UTF-8.
     label
-        Empty if the image cannot be read or its label is withheld.
+        Empty if the image cannot be read, belongs to none of the classes, or its label is withheld.
     confidence
-        Calibrated probability of the label; NaN if the image cannot be read.
+        Calibrated probability of the label; NaN if the image cannot be read, or belongs to none of
+        the classes by the answer of a person.
     runner_up, margin
         The second best class, and how far its probability is behind.
     status
         ``labelled``, ``unsure``, ``outlier`` or ``unreadable``.
     reason
-        Why it has that status; ``given`` if a person gave the label.
+        Why it has that status; ``given`` if a person decided it.
     """
 
     path: str
@@ -104,12 +106,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled image; ``given`` marks an unlabelled image that a person labelled later."""
+    """A labelled image.
+
+    ``given`` marks an unlabelled image that a person labelled later, ``original`` is the label that
+    an example had before a person changed it.
+    """
 
     label: str
     image: ImageFile
     digest: str
     given: bool = False
+    original: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +124,10 @@ class Decision:
     """The labels of all images, and what they are based on.
 
     ``probabilities`` (calibrated), ``outlier_scores`` and ``features`` have a row per image, NaN
-    where it cannot be read. ``z_sup`` and ``y_sup`` are the examples as the method got them.
+    where it cannot be read; ``probabilities`` also where a person said that it belongs to none of
+    the classes. They are the solver's own for images of an audit, whose ``labels`` are those of the
+    person. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
+    examples that belong to none of the classes by the answer of a person.
     """
 
     request: Request
@@ -133,6 +143,12 @@ class Decision:
     held_out: HeldOut
     classifier: Classifier
     note: str
+    dropped: Sequence[Example] = ()
+
+    def open_probabilities(self) -> Tensor:
+        """Return the probabilities, NaN also where a person has answered."""
+        answered = torch.tensor([label.reason == CORRECTED for label in self.labels])
+        return self.probabilities.masked_fill(answered.unsqueeze(-1), torch.nan)
 
     def find_odd_examples(self) -> list[tuple[Example, str]]:
         """List examples that were classified as another class when held out, with that class."""
@@ -153,14 +169,35 @@ def decide_labels(
     images: Sequence[ImageFile],
     encoded: Encoded,
     provenance: Mapping[str, str],
+    fixed: Mapping[str, str] | None = None,
 ) -> Decision:
-    """Label every image that can be read; a corrected image keeps the label it was given."""
+    """Label every image that can be read; an image that a person answered keeps that label.
+
+    Parameters
+    ----------
+    request
+        The arguments of the run.
+    examples, example_features
+        The labelled images; those that are ``given`` are not solved again.
+    images, encoded, provenance
+        The images to label, their features, and what these come from.
+    fixed
+        Labels by digest that a person gave and that are no examples. The solver labels these
+        images like all others, unless the label is ``NONE``.
+    """
     classes = tuple(sorted({example.label for example in examples}))
-    method = request.choose_method(classes)
+    if len(classes) < 2:
+        raise DataError("examples of at least two classes are needed; label more images.")
+    method, fixed = request.choose_method(classes), fixed or {}
     given = {example.digest: example.label for example in examples if example.given}
-    asked = encoded.readable & torch.tensor([digest not in given for digest in encoded.digests])
+    none = [fixed.get(digest) == NONE for digest in encoded.digests]
+    asked = encoded.readable & ~torch.tensor(
+        [n or digest in given for n, digest in zip(none, encoded.digests, strict=True)]
+    )
+    if not asked.any():  # everything is answered: solve it nevertheless, for the classifier
+        asked = encoded.readable
     if not asked.any():
-        raise DataError("there is nothing to label: no image can be read, or all are corrected.")
+        raise DataError("there is nothing to label: no image can be read.")
     y_sup = torch.tensor([classes.index(example.label) for example in examples])
     z_sup, z_qry = (
         prepare_features(z, method) for z in (example_features, encoded.features[asked])
@@ -178,19 +215,23 @@ def decide_labels(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
-    for number in (encoded.readable & ~asked).nonzero().flatten().tolist():
-        own = classes.index(given[encoded.digests[number]])
-        probabilities[number] = torch.eye(len(classes))[own]
+    for number, digest in enumerate(encoded.digests):
+        if encoded.readable[number] and digest in given:
+            probabilities[number] = torch.eye(len(classes))[classes.index(given[digest])]
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     reasons = [
         reason or (CORRECTED if digest in given else "")
         for reason, digest in zip(encoded.reasons, encoded.digests, strict=True)
     ]
+    labels = make_labels(classifier, images, probabilities, all_scores > cutoff, reasons)
     return Decision(
         request=request,
         classes=classes,
         examples=examples,
-        labels=make_labels(classifier, images, probabilities, all_scores > cutoff, reasons),
+        labels=[
+            _fix_label(label, fixed.get(digest))
+            for label, digest in zip(labels, encoded.digests, strict=True)
+        ],
         digests=encoded.digests,
         probabilities=probabilities,
         outlier_scores=all_scores,
@@ -259,6 +300,17 @@ def make_labels(
             ImageLabel(image.path, image.file, label, p, classes[second], p - p_next, status, why)
         )
     return labels
+
+
+def _fix_label(label: ImageLabel, answer: str | None) -> ImageLabel:
+    """Replace the label of the solver by the answer of a person."""
+    if answer is None:
+        return label
+    path, file = label.path, label.file
+    if answer == NONE:
+        return ImageLabel(path, file, "", math.nan, "", math.nan, "outlier", CORRECTED)
+    second = label.runner_up if label.label == answer else label.label
+    return ImageLabel(path, file, answer, 1.0, second, 1.0, "labelled", CORRECTED)
 
 
 def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n: int) -> list[int]:

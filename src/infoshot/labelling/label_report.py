@@ -3,8 +3,9 @@
 import difflib
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from torch.nn.functional import normalize
@@ -29,12 +30,27 @@ _MANY_OUTLIERS = 2.0  # times the expected share
 _LISTED = 5
 
 
-def label_report(decision: Decision, warnings: Sequence[str], worth: Sequence[int]) -> str:
-    """Render the page; ``worth`` are the numbers of the images to label next."""
+def label_report(
+    decision: Decision,
+    warnings: Sequence[str],
+    worth: Sequence[int],
+    statement: Mapping[str, Any] | None = None,
+) -> str:
+    """Render the page.
+
+    Parameters
+    ----------
+    decision, warnings
+        The labels, and what to know before trusting them.
+    worth
+        Numbers of the images to label next.
+    statement
+        What a finished review says about the accuracy.
+    """
     photos = decision.labels
     sections = [
         Section("Result", _result(decision, warnings)),
-        Section("Accuracy", _trust(decision)),
+        Section("Accuracy", [*_state(statement), *_trust(decision)]),
         *_examples_to_check(decision),
         Section("What to label next", _next([photos[number] for number in worth])),
         Section("Doubtful photos", _doubt(photos)),
@@ -66,6 +82,12 @@ def _result(decision: Decision, warnings: Sequence[str]) -> list[Part]:
     return parts
 
 
+def _state(statement: Mapping[str, Any] | None) -> list[Part]:
+    if not statement:
+        return []
+    return [Text([Strong(statement["sentence"])])]
+
+
 def _trust(decision: Decision) -> list[Part]:
     held = decision.held_out
     sentences = []
@@ -76,7 +98,7 @@ def _trust(decision: Decision) -> list[Part]:
             f"{estimate.accuracy:.0%} were correct (95% interval {estimate.low:.0%} to "
             f"{estimate.high:.0%}). Each was labelled with fewer examples than the photos, so the "
             "estimate is cautious, more so with few examples. It applies to photos that belong to "
-            "one of the classes. The command infoshot audit draws photos to check by hand."
+            "one of the classes. infoshot review or infoshot audit draws photos to check by hand."
         )
     else:
         sentences.append("With one example per class, none can be held out to estimate accuracy.")
@@ -118,6 +140,7 @@ def _examples_to_check(decision: Decision) -> list[Section]:
 def _next(photos: Sequence[ImageLabel]) -> list[Part]:
     advice = (
         "Labels for these photos help most: they are doubtful and unlike each other. The command "
+        "infoshot review opens a page on which you label and correct photos with the keyboard. Or "
         "infoshot suggest writes a CSV file to fill in; infoshot label adds the file to the run."
     )
     return [Text([advice]), Gallery(_thumbnails(photos[:_NEXT]))]

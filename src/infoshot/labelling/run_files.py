@@ -8,6 +8,7 @@ from infoshot.core.json_file import FileText, parse_record
 
 LABELS, PARQUET, CLASSIFIER = "labels.csv", "labels.parquet", "classifier.safetensors"
 CORRECTIONS, REPORT, FACTS = "corrections.csv", "report.html", "run.json"
+ANSWER_LOG = "review.jsonl"
 FORMAT = "infoshot.run/1"
 
 
@@ -41,6 +42,8 @@ class ExampleFacts(TypedDict):
     label: str
     sha256: str
     given: bool
+    original: NotRequired[str]
+    looks_like: NotRequired[str]
 
 
 class CalibrationFacts(TypedDict):
@@ -48,6 +51,13 @@ class CalibrationFacts(TypedDict):
 
     by_examples: bool
     exponent: float
+
+
+class ReviewFacts(TypedDict):
+    """How much of the review's log the labels contain, and what was stated when it was finished."""
+
+    n_entries: int
+    statement: NotRequired[dict[str, Any]]
 
 
 class RunFacts(TypedDict):
@@ -62,6 +72,7 @@ class RunFacts(TypedDict):
     examples: list[ExampleFacts]
     files: NotRequired[dict[str, str]]
     csv_safe: NotRequired[bool]
+    review: NotRequired[ReviewFacts]
     method: NotRequired[dict[str, Any]]
     estimate: NotRequired[dict[str, float] | None]
     calibration: NotRequired[CalibrationFacts]

@@ -16,14 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from infoshot.core.csv_file import csv_text
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError
 from infoshot.core.file_state import digest
+from infoshot.core.label_names import NONE
 from infoshot.core.parquet_file import ColumnKind, format_table, parse_table
 from infoshot.core.spreadsheet import guard_rows
 from infoshot.images.folders import ImageFile
-from infoshot.labelling.corrections import format_corrections, read_corrections
+from infoshot.labelling.corrections import Corrections, format_corrections, read_corrections
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
 from infoshot.labelling.run_files import (
@@ -42,7 +46,7 @@ CSV_COLUMNS = ("path", "label", "confidence", "runner_up", "margin", "status", "
 _COLUMNS: Mapping[str, ColumnKind] = {  # of labels.parquet, as far as it is read back
     **dict.fromkeys(("path", "label", "runner_up", "status", "reason", "sha256"), "text"),
     "file": "bytes",
-    **dict.fromkeys(("confidence", "margin"), "number"),
+    **dict.fromkeys(("confidence", "margin", "outlier_score"), "number"),
     "probabilities": "numbers",
 }
 _STATUSES = ("labelled", "unsure", "outlier", "unreadable")
@@ -51,20 +55,31 @@ _DIGEST = re.compile("([0-9a-f]{64})?")
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """A run as its folder records it."""
+    """A run as its folder records it.
+
+    ``probabilities`` and ``outlier_scores`` are arrays with a row per image, NaN where it cannot be
+    read, as in :class:`infoshot.labelling.decide.Decision`.
+    """
 
     request: Request
     facts: RunFacts
     examples: list[Example]
+    dropped: list[Example]
     labels: list[ImageLabel]
     digests: list[str]
-    probabilities: list[list[float]]
+    probabilities: NDArray[np.float64]
+    outlier_scores: NDArray[np.float64]
 
 
-def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
-    """Refuse a folder that holds something else; return the corrections of the same images."""
+def check_folder(out: Path, request: Request, *, force: bool) -> Corrections | None:
+    """Refuse a folder that holds something else.
+
+    Returns
+    -------
+    The corrections of the same images; ``None`` if there is no run of the same images.
+    """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return {}
+        return None
     if not out.is_dir():
         raise DataError(f"{out}: a file, not a folder for results.")
     facts = _read_facts(out)
@@ -72,13 +87,13 @@ def check_folder(out: Path, request: Request, *, force: bool) -> dict[str, str]:
         names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
         if not force and names - set(EXPORTS):  # an interrupted run leaves nothing else
             raise DataError(f"{out}: contains other files; pass force=True to write there.")
-        return {}
+        return None
     before = Request(**facts["request"])
     corrections = read_corrections(out, facts)
     if force:
-        return corrections if before.same_images(request) else {}
+        return corrections if before.same_images(request) else None
     if before != _as_stored(request):
-        n = len(corrections)
+        n = len(corrections.answers)
         fate = "kept" if before.same_images(request) else "lost"
         noun = "correction" if n == 1 else "corrections"
         what = f"; its {n} {noun} will be {fate}" if n else ""
@@ -91,12 +106,15 @@ def write_run(
     decision: Decision,
     *,
     report: str,
-    corrections: Mapping[str, str],
+    corrections: Corrections,
     warnings: Sequence[str],
     cache: Path,
     csv_safe: bool,
+    statement: Mapping[str, Any] | None = None,
 ) -> None:
     """Write everything except the exports; a process that reads sees all of it or nothing.
+
+    ``statement`` is what a finished review says about the accuracy.
 
     Raises
     ------
@@ -109,11 +127,16 @@ def write_run(
         CLASSIFIER: decision.classifier.to_bytes(),
         REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
     }
-    if corrections:
-        files[CORRECTIONS] = format_corrections(corrections, csv_safe=csv_safe).encode()
+    if corrections.answers:
+        text = format_corrections(corrections.answers, csv_safe=csv_safe)
+        files[CORRECTIONS] = text.encode()
     facts = {
         **_facts(decision, warnings, cache),
         "csv_safe": csv_safe,
+        "review": {
+            "n_entries": corrections.n_entries,
+            **({"statement": dict(statement)} if statement else {}),
+        },
         "files": {name: digest(content) for name, content in files.items()},
     }
     text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
@@ -152,12 +175,20 @@ def read_run(folder: Path) -> FinishedRun:
             ImageFile(entry["path"], Path(entry["file"])),
             entry["sha256"],
             entry["given"],
+            entry.get("original", ""),
         )
         for entry in facts["examples"]
     ]
     request = Request(**facts["request"])
     return FinishedRun(
-        request, facts, examples, _make_labels(rows), rows["sha256"], rows["probabilities"]
+        request,
+        facts,
+        [example for example in examples if example.label != NONE],
+        [example for example in examples if example.label == NONE],
+        _make_labels(rows),
+        rows["sha256"],
+        rows["probabilities"],
+        rows["outlier_score"],
     )
 
 
@@ -202,7 +233,7 @@ def _format_rows(decision: Decision) -> bytes:
     return format_table(columns, {"classes": json.dumps(decision.classes)})
 
 
-def _parse_rows(content: bytes, facts: RunFacts) -> dict[str, list[Any]]:
+def _parse_rows(content: bytes, facts: RunFacts) -> dict[str, Any]:
     """Parse the columns of labels.parquet; raise ``ValueError`` if they do not fit run.json."""
     classes, n_images = list(facts["classes"]), facts["counts"].get("photos", -1)
     columns = parse_table(content, _COLUMNS, n_rows=n_images, width=len(classes))
@@ -212,30 +243,27 @@ def _parse_rows(content: bytes, facts: RunFacts) -> dict[str, list[Any]]:
             raise ValueError(f"the column '{name}' has the value {min(wrong)!r:.60}")
     if not all(_DIGEST.fullmatch(text) for text in columns["sha256"]):
         raise ValueError("the column 'sha256' has a value that is not a digest")
-    for name in ("confidence", "margin"):
+    for name in ("confidence", "margin", "probabilities"):
         _check_shares(name, columns[name])
-    for row in columns["probabilities"]:
-        if row is None or len(row) != len(classes):
-            raise ValueError(f"a row has not {len(classes)} probabilities")
-        _check_shares("probabilities", row)
     return columns
 
 
-def _check_shares(name: str, values: Sequence[float | None]) -> None:
+def _check_shares(name: str, values: NDArray[np.float64]) -> None:
     """Check numbers between 0 and 1, with a margin for rounding; NaN is allowed."""
-    for value in values:
-        if value is None or not (math.isnan(value) or -0.001 <= value <= 1.001):
-            raise ValueError(f"the column '{name}' has the value {value}")
+    wrong = (values < -0.001) | (values > 1.001)
+    if wrong.any():
+        raise ValueError(f"the column '{name}' has the value {values[wrong][0]}")
 
 
-def _make_labels(columns: Mapping[str, list[Any]]) -> list[ImageLabel]:
+def _make_labels(columns: Mapping[str, Any]) -> list[ImageLabel]:
     """Make the labels of the images from the columns of labels.parquet."""
-    names = [field.name for field in dataclasses.fields(ImageLabel) if field.name != "file"]
+    values = [
+        values.tolist() if isinstance(values := columns[field.name], np.ndarray) else values
+        for field in dataclasses.fields(ImageLabel)
+    ]
     return [
-        ImageLabel(file=Path(os.fsdecode(file)), **dict(zip(names, values, strict=True)))
-        for file, values in zip(
-            columns["file"], zip(*(columns[name] for name in names), strict=True), strict=True
-        )
+        ImageLabel(path, Path(os.fsdecode(file)), *others)
+        for path, file, *others in zip(*values, strict=True)
     ]
 
 
@@ -287,14 +315,25 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
         "warnings": list(warnings),
         "cache": str(cache.absolute()),
         "environment": environment(),
-        "examples": [
-            {
-                "path": example.image.path,
-                "file": str(example.image.file.absolute()),
-                "label": example.label,
-                "sha256": example.digest,
-                "given": example.given,
-            }
-            for example in decision.examples
-        ],
+        "examples": _example_facts(decision),
     }
+
+
+def _example_facts(decision: Decision) -> list[dict[str, Any]]:
+    """Collect what run.json records of the examples, also of those that were dropped."""
+    guesses = {example.image.path: guess for example, guess in decision.find_odd_examples()}
+    facts = []
+    for example in (*decision.examples, *decision.dropped):
+        entry = {
+            "path": example.image.path,
+            "file": str(example.image.file.absolute()),
+            "label": example.label,
+            "sha256": example.digest,
+            "given": example.given,
+        }
+        if example.original:
+            entry["original"] = example.original
+        if example.image.path in guesses:
+            entry["looks_like"] = guesses[example.image.path]
+        facts.append(entry)
+    return facts

@@ -14,7 +14,7 @@ from infoshot.core.outputs import write_output
 from infoshot.core.spreadsheet import guard_rows
 from infoshot.core.types import AnyPath
 from infoshot.features.cache import FeatureCache
-from infoshot.labelling.decide import ImageLabel, choose_suggestions
+from infoshot.labelling.decide import CORRECTED, ImageLabel, choose_suggestions
 from infoshot.labelling.output_checks import SUGGESTION_COLUMNS, choose_sheet
 from infoshot.labelling.run_folder import FinishedRun, read_run
 
@@ -67,8 +67,10 @@ def suggest(
     checks.at_least("n", n, 1)
     finished = read_run(Path(run))
     sheet, note = choose_sheet(Path(out) if out else Path(run) / "suggestions.csv")
-    examples, features = _read_cached_features(finished)
+    examples, features = read_cached_features(finished)
     probabilities = torch.tensor(finished.probabilities, dtype=torch.float32)
+    answered = torch.tensor([image.reason == CORRECTED for image in finished.labels])
+    probabilities[answered] = torch.nan
     chosen = choose_suggestions(features, probabilities, examples, n)
     images = [finished.labels[number] for number in chosen]
     rows = [(i.path, "", i.label, i.runner_up, f"{i.confidence:.4f}") for i in images]
@@ -77,8 +79,14 @@ def suggest(
     return Suggestions(images, sheet, note)
 
 
-def _read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
-    """Read the features of the examples and of the images of a run, NaN where unreadable."""
+def read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
+    """Read the features of the examples and of the images of a run, NaN where unreadable.
+
+    Raises
+    ------
+    DataError
+        If they are not cached any more.
+    """
     cache = FeatureCache(Path(run.facts["cache"]), cast("dict[str, str]", run.facts["encoder"]))
     digests = [*(example.digest for example in run.examples), *run.digests]
     known = cache.read(digests)

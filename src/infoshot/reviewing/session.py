@@ -1,0 +1,515 @@
+"""A review of a run: its items, the answers of a person, and the labels that follow from them."""
+
+import math
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infoshot.core import checks
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.label_names import NONE, GivenLabel, collect_labels, strip_name
+from infoshot.labelling.answer_log import Answer, Entry
+from infoshot.labelling.calibrate import Estimate
+from infoshot.labelling.corrections import read_corrections
+from infoshot.labelling.exports import EXPORTS
+from infoshot.reviewing.assessment import Assessment, Statement
+from infoshot.reviewing.background import SolveLoop, SolveState
+from infoshot.reviewing.history import UNDOABLE, History, describe, shown_numbers
+from infoshot.reviewing.items import describe_item, pack_points
+from infoshot.reviewing.marks import Marks
+from infoshot.reviewing.pool import Pool, read_pool
+from infoshot.reviewing.projection import place
+from infoshot.reviewing.promise import assess, count_rounds
+from infoshot.reviewing.subscriptions import Event, Subscription
+from infoshot.reviewing.views import ViewQuery, count_views, list_items
+from infoshot.reviewing.worker_process import WorkerProcess
+
+_MOST_GROUPS, _MOST_IDS = 300, 1000
+_LONGEST_NAME = 200  # characters of a new class
+_FEWEST = 2  # unanswered photos of a group that is shown
+
+
+class Conflict(InvalidArgumentError):  # noqa: N818 - it is no fault
+    """Another page has answered some of these items differently in the meantime."""
+
+    def __init__(self, items: list[dict[str, Any]]) -> None:
+        n = len(items)
+        subject = "this photo was" if n == 1 else f"{n} of these photos were"
+        super().__init__(f"{subject} answered differently by another page in the meantime.")
+        self.items = items
+
+
+class Session:
+    """The state of a review. All methods may be called from any thread.
+
+    Parameters
+    ----------
+    run
+        Folder of a finished run. The caller makes sure that it has one session.
+    compute
+        Whether to solve in the background, and to compute the map and groups.
+
+    Raises
+    ------
+    DataError
+        If there is no finished run, or its files are damaged or cannot be written.
+    """
+
+    def __init__(self, run: Path, *, compute: bool = True) -> None:
+        self.run = run
+        self._lock = threading.RLock()
+        self._pool = read_pool(run)
+        known = read_corrections(run, self._pool.facts)
+        self._history = History(run, known.answers, known.n_entries)
+        self._marks = Marks(self._pool, self._history)
+        self._subscriptions: set[Subscription] = set()
+        self._vectors: NDArray[np.float32] | None = None
+        self._map: tuple[str, NDArray[np.float32]] | None = None
+        self._groups: list[list[int]] | None = None
+        self._scratch = tempfile.TemporaryDirectory(prefix="infoshot-review-")
+        scratch = Path(self._scratch.name)
+        self._explorer = WorkerProcess(run, scratch)
+        self._loop = SolveLoop(run, WorkerProcess(run, scratch), self._take_run, self._tell_solve)
+        if compute:
+            self._loop.start()
+            threading.Thread(target=self._explore, name="infoshot-explore", daemon=True).start()
+            if self._has_pending():
+                self._loop.touch()
+
+    @property
+    def n_photos(self) -> int:
+        """How many items are photos."""
+        return self._pool.n_photos
+
+    @property
+    def n_items(self) -> int:
+        """Photos and examples."""
+        return self._pool.n_items
+
+    def state(self) -> dict[str, Any]:
+        """Return what the page shows around the photos."""
+        with self._lock:
+            pool = self._pool
+            return {
+                "run": str(self.run),
+                "n_photos": pool.n_photos,
+                "n_examples": len(pool.examples),
+                "n_unreadable": int((~pool.readable).sum()),
+                "classes": self._marks.count_classes(),
+                "none": NONE,
+                "entry": self._history.n_entries,
+                "solve": self._loop.state.to_json(),
+                "views": count_views(pool, self._marks),
+                "n_audited": len(self._history.audited()),
+                "projection": self._map[0] if self._map else None,
+                "can_change_classes": pool.facts["request"]["prior"] is None,
+                "exports": [name for name in EXPORTS if (self.run / name).exists()],
+                "all_exports": list(EXPORTS),
+                "enough": self.enough(),
+                "finished": self._statement(),
+            }
+
+    def items(self, ids: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the details of some items."""
+        with self._lock:
+            self._check_ids(ids)
+            return [describe_item(n, self._pool, self._marks) for n in ids]
+
+    def view(self, query: ViewQuery) -> NDArray[np.int32]:
+        """Return the numbers of the items of a view, in order."""
+        with self._lock:
+            return list_items(query, self._pool, self._marks, self._vectors)
+
+    def points(self) -> bytes:
+        """Return label, confidence and flags of every photo, 4 bytes each."""
+        with self._lock:
+            return pack_points(self._pool, self._marks)
+
+    def map(self) -> tuple[str, bytes] | None:
+        """Return the name of the projection, and the positions of the photos."""
+        with self._lock:
+            if self._map is None:
+                return None
+            return self._map[0], self._map[1].astype("<f4").tobytes()
+
+    def groups(self) -> list[dict[str, Any]] | None:
+        """Return groups of similar photos with at least two without an answer."""
+        with self._lock:
+            if self._groups is None:
+                return None
+            found = [self._marks.describe_group(ids) for ids in self._groups]
+            waiting = [group for group in found if group["n_open"] >= _FEWEST]
+            return waiting[:_MOST_GROUPS]
+
+    def history(self, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return entries of the log, the latest first."""
+        with self._lock:
+            done = {entry.n for entry in self._history.done}
+            entries = [e for e in self._history.entries if before is None or e.n < before]
+            return [
+                {
+                    **self._describe(entry),
+                    "undone": entry.action in UNDOABLE and entry.n not in done,
+                }
+                for entry in reversed(entries[-limit:] if limit else [])
+            ]
+
+    def answer(
+        self,
+        action: str,
+        ids: Sequence[int],
+        *,
+        label: str = "",
+        client: str = "",
+        seen: int = 0,
+        replace: bool = False,
+    ) -> dict[str, Any]:
+        """Store an answer to some items; it is on the disk when this returns.
+
+        Parameters
+        ----------
+        action
+            ``label``, ``accept`` (the solver's label), ``reject`` (none of the classes), ``clear``,
+            ``skip`` or ``audit``.
+        ids
+            Numbers of the items. Photos with the same content get the same answer.
+        label
+            The class for ``label``; for ``audit`` also ``NONE``.
+        client, seen, replace
+            Which page asks, the last entry that it knows of, and whether to replace what another
+            page has answered since.
+
+        Raises
+        ------
+        Conflict
+            If another page has answered one of them differently since ``seen``.
+        InvalidArgumentError, DataError
+            If an argument does not fit, or the answer cannot be stored.
+        """
+        with self._lock:
+            self._check_ids(ids)
+            if action in ("label", "audit"):
+                self._check_label(label, allow_none=action == "audit")
+            if action == "skip":
+                paths = [self._pool.paths[n] for n in ids]
+                return self._store("skip", client=client, skip=paths)
+            answers = self._make_answers(action, ids, label)
+            if not answers:
+                raise InvalidArgumentError("none of these photos can be answered in this way.")
+            if not replace:
+                self._check_conflicts(answers, client, seen)
+            facts: dict[str, Any] = {}
+            if action == "audit":
+                facts = {
+                    "labels": self._pool.labels_digest,
+                    "predicted": {path: self._marks.predicted_name(path) for path in answers},
+                }
+            return self._store(action, client=client, answers=answers, unskip=answers, facts=facts)
+
+    def undo(self, *, client: str = "", to: int | None = None) -> dict[str, Any]:
+        """Take back the last action, or restore the state after an entry."""
+        with self._lock:
+            entry = self._history.undo(client=client, to=to)
+            self._follow(entry)
+            return {"entry": entry.n, "ids": self._numbers(entry)}
+
+    def change_class(
+        self, action: str, name: str, to: str = "", *, client: str = ""
+    ) -> dict[str, Any]:
+        """Add a class (``add``), rename it (``rename``), or merge it into another (``merge``)."""
+        with self._lock:
+            if self._pool.facts["request"]["prior"] is not None:
+                raise InvalidArgumentError(
+                    "the classes of a run with a prior cannot be changed; label the images again."
+                )
+            name, to = strip_name(name), strip_name(to)
+            if action == "add":
+                self._check_new_class(name)
+                return self._store("add", client=client, facts={"name": name})
+            if action not in ("rename", "merge"):
+                raise InvalidArgumentError(f"action must be add, rename or merge; got '{action}'.")
+            self._check_label(name)
+            if action == "rename":
+                self._check_new_class(to)
+            else:
+                self._check_label(to)
+            if name == to:
+                raise InvalidArgumentError("to must be another class.")
+            answers = self._marks.relabel(name, to)
+            facts = {"name": name, "to": to}
+            return self._store(action, client=client, answers=answers, facts=facts)
+
+    def next_audit(self, n: int = 8) -> dict[str, Any]:
+        """Return the next photos of the audit, without anything about their labels."""
+        with self._lock:
+            answered, found = self._marks.answered, list[int]()
+            for number in self._pool.audit_order:
+                if not answered[number]:
+                    found.append(number)
+                    if len(found) == n:
+                        break
+            n_audited = len(self._history.audited())
+            return {"id": found[0] if found else None, "n_audited": n_audited, "next": found[1:]}
+
+    def set_goal(self, goal: float, *, client: str = "") -> dict[str, Any]:
+        """Set the accuracy that the person wants."""
+        checks.between("goal", goal, 0.5, 1)
+        with self._lock:
+            return self._store("goal", client=client, facts={"goal": goal})
+
+    def enough(self) -> dict[str, Any]:
+        """Return what is known about the accuracy, and what the goal still takes."""
+        with self._lock:
+            found = self._assess()
+            return {**found.as_dict(), "n_answered": self._marks.n_answered}
+
+    def finish(self, exports: Sequence[str], *, client: str = "") -> None:
+        """Write labels, exports and the statement of accuracy; an event follows."""
+        for name in exports:
+            if name not in EXPORTS:
+                raise InvalidArgumentError(checks.unknown_name("export", name, EXPORTS))
+
+        def prepare() -> dict[str, Any]:
+            with self._lock:
+                time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+                statement = Statement.make(self._assess(final=True), time).as_dict()
+                facts = {"statement": statement, "exports": list(exports)}
+                self._store("finish", client=client, facts=facts)
+            return {"statement": statement, "export": list(exports)}
+
+        self._loop.finish(prepare, lambda statement: self._publish(Event("finished", statement)))
+
+    def image_file(self, number: int) -> tuple[Path, str] | None:
+        """Return the file of an item and its sha256; ``None`` if it cannot be read."""
+        with self._lock:
+            self._check_ids([number])
+            digest = self._pool.digests[number]
+            return (self._pool.files[number], digest) if digest else None
+
+    def subscribe(self, since: int) -> Subscription:
+        """Return the events from now on, after the entries that a page has missed."""
+        subscription = Subscription(self._subscriptions.discard)
+        with self._lock:
+            for entry in self._history.entries:
+                if entry.n > since:
+                    subscription.put(self._event(entry))
+            self._subscriptions.add(subscription)
+        return subscription
+
+    def close(self) -> None:
+        """Stop all computations, and close the log."""
+        self._explorer.close()
+        self._loop.close()
+        with self._lock:
+            for subscription in list(self._subscriptions):
+                subscription.close()
+            self._history.close()
+        self._scratch.cleanup()
+
+    def _store(
+        self,
+        action: str,
+        *,
+        client: str,
+        answers: Mapping[str, Answer | None] | None = None,
+        skip: Sequence[str] = (),
+        unskip: Sequence[str] | Mapping[str, Any] = (),
+        facts: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        entry = self._history.record(
+            action, client=client, answers=answers, skip=skip, unskip=unskip, facts=facts
+        )
+        self._follow(entry)
+        return {"entry": entry.n, "n_changed": len(entry.changes)}
+
+    def _follow(self, entry: Entry) -> None:
+        """Update everything that depends on the log."""
+        self._marks.update(entry)
+        self._publish(self._event(entry))
+        if entry.action != "audit" and entry.changes:
+            self._loop.touch()
+        if entry.action in ("audit", "goal", "undo"):
+            self._publish(Event("enough", self.enough()))
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        for number in ids:
+            if not 0 <= number < self._pool.n_items:
+                raise InvalidArgumentError(f"there is no item {number}.")
+
+    def _check_label(self, label: str, *, allow_none: bool = False) -> None:
+        if label not in self._marks.classes and not (allow_none and label == NONE):
+            raise InvalidArgumentError(
+                checks.unknown_name("class", label[:_LONGEST_NAME], self._marks.classes)
+            )
+
+    def _check_new_class(self, name: str) -> None:
+        if not name or len(name) > _LONGEST_NAME or name == NONE:
+            raise InvalidArgumentError(
+                f"a class needs a name of 1 to {_LONGEST_NAME} characters, other than '{NONE}'."
+            )
+        if name in self._marks.classes:
+            raise InvalidArgumentError(f"the class '{name}' exists already.")
+        collect_labels("the new class", [GivenLabel("", name, "typed")], self._marks.classes)
+
+    def _make_answers(
+        self, action: str, ids: Sequence[int], label: str
+    ) -> dict[str, Answer | None]:
+        """Return the answers by path, also for photos with the same content."""
+        if action not in ("label", "accept", "reject", "clear", "audit"):
+            raise InvalidArgumentError(
+                f"action must be label, accept, reject, clear, skip or audit; got '{action:.40}'."
+            )
+        given = Answer(NONE) if action == "reject" else Answer(label, audit=action == "audit")
+        found: dict[str, Answer | None] = {}
+        for number in self._pool.with_copies(ids):
+            path = self._pool.paths[number]
+            if action == "clear":
+                found[path] = None
+            elif action == "accept" and (own := self._marks.offered(number)):
+                found[path] = Answer(own)
+            elif action != "accept" and self._pool.can_answer(number):
+                found[path] = given
+        return found
+
+    def _check_conflicts(
+        self, answers: Mapping[str, Answer | None], client: str, seen: int
+    ) -> None:
+        """Raise ``Conflict`` if another page has answered differently since."""
+        later = {path for path in answers if self._history.entry_of.get(path, 0) > seen}
+        if not later:
+            return
+        others = {
+            change.path
+            for entry in self._history.entries
+            if entry.n > seen and entry.client != client
+            for change in entry.changes
+        }
+        items = []
+        for path in later & others:
+            now, wanted = self._history.answers.get(path), answers[path]
+            if now is not None and (wanted is None or now.label != wanted.label):
+                items.append({"id": self._pool.number_of[path], "answer": now.label})
+        if items:
+            raise Conflict(sorted(items, key=lambda item: item["id"]))
+
+    def _assess(self, *, final: bool = False) -> Assessment:
+        """Say what the audit promises; ``final`` begins a new round if labels have changed."""
+        pool, audited = self._pool, self._history.audited()
+        audited = {path: answer for path, answer in audited.items() if path in pool.number_of}
+        versions = [answer.labels for answer in audited.values()]
+        changed = bool(versions) and versions[-1] != pool.labels_digest
+        if changed and final:
+            versions.append(pool.labels_digest)
+        return assess(
+            self._marks.make_audit(audited, count_rounds(versions)),
+            self._history.goal,
+            held_out=_read_estimate(pool),
+            changed=changed and not final,
+        )
+
+    def _statement(self) -> dict[str, Any] | None:
+        facts = self._pool.facts
+        return facts["review"].get("statement") if "review" in facts else None
+
+    def _has_pending(self) -> bool:
+        """Whether the log has answers that the labels do not contain."""
+        facts = self._pool.facts
+        n_entries = facts["review"]["n_entries"] if "review" in facts else 0
+        return any(entry.n > n_entries and entry.changes for entry in self._history.entries)
+
+    def _take_run(self, suggested: Sequence[int] | None) -> int:
+        """Read the run again, after a solve or a change by another command."""
+        pool = read_pool(self.run)
+        known = read_corrections(self.run, pool.facts)
+        with self._lock:
+            same = pool.paths == self._pool.paths
+            before = self._marks
+            self._pool = pool
+            if suggested is None:
+                self._history.answers = dict(known.answers)
+            self._marks = Marks(pool, self._history, suggested or before.suggested)
+            if not same:
+                self._map = self._vectors = self._groups = None
+                self._publish(Event("reload", {}))
+                return 0
+            n_changed = self._marks.mark_changes(before)
+            self._publish(Event("enough", self.enough()))
+            return n_changed
+
+    def _tell_solve(self, state: SolveState) -> None:
+        self._publish(Event("solve", state.to_json()))
+
+    def _explore(self) -> None:
+        """Compute suggestions, the map and groups; without them the review works too."""
+        try:
+            for reply in self._explorer.ask("explore"):
+                with self._lock:
+                    self._take_reply(reply)
+        except DataError:
+            return
+        finally:
+            self._explorer.close()
+
+    def _take_reply(self, reply: Mapping[str, Any]) -> None:
+        kind = reply["kind"]
+        if kind == "suggested":
+            self._marks.suggested = self._marks.suggested or reply["suggested"]
+            self._publish(Event("solve", self._loop.state.to_json()))
+            return
+        if kind == "groups":
+            self._groups = reply["groups"]
+            self._publish(Event("groups", {}))
+            return
+        array = np.load(reply["file"])
+        if kind == "vectors":
+            self._map = ("pca", place(array))
+            lengths = np.linalg.norm(array, axis=1, keepdims=True)
+            self._vectors = array / np.where(lengths > 0, lengths, 1)
+        else:
+            self._map = ("tsne", array)
+        self._publish(Event("map", {"projection": self._map[0]}))
+
+    def _numbers(self, entry: Entry) -> list[int]:
+        return list(shown_numbers(entry, self._pool.number_of))
+
+    def _describe(self, entry: Entry) -> dict[str, Any]:
+        numbers = self._numbers(entry)
+        return {
+            "n": entry.n,
+            "time": entry.time,
+            "action": entry.action,
+            "text": describe(entry),
+            "ids": numbers[:8],
+            "n_items": len(numbers),
+            "client": entry.client,
+        }
+
+    def _event(self, entry: Entry) -> Event:
+        ids = self._numbers(entry)
+        data = {
+            "n": entry.n,
+            "action": entry.action,
+            "ids": ids if len(ids) <= _MOST_IDS else None,
+            "client": entry.client,
+            "text": describe(entry),
+        }
+        return Event("entry", data, entry.n)
+
+    def _publish(self, event: Event) -> None:
+        with self._lock:
+            for subscription in list(self._subscriptions):
+                subscription.put(event)
+
+
+def _read_estimate(pool: Pool) -> Estimate | None:
+    """Return the estimate from held-out examples that run.json records."""
+    found = pool.facts.get("estimate")
+    if not found or not all(math.isfinite(value) for value in found.values()):
+        return None
+    return Estimate(found["accuracy"], found["low"], found["high"], int(found["held_out"]))
