@@ -139,9 +139,11 @@ def _log_ratio(
         - (math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b))
     )
     log_ways = _log_binomial(log_gamma, n_photos - n_sampled, value - n_correct)
-    return log_evidence - log_ways + _log_binomial(math.lgamma, n_photos, value)
+    log_ratio: Numbers = log_evidence - log_ways + _log_binomial(math.lgamma, n_photos, value)
+    return log_ratio
 
 
 def _log_binomial(log_gamma: Callable[[Numbers], Numbers], n: Numbers, k: Numbers) -> Numbers:
     """Log of the binomial coefficient."""
-    return log_gamma(n + 1) - log_gamma(k + 1) - log_gamma(n - k + 1)
+    value: Numbers = log_gamma(n + 1) - log_gamma(k + 1) - log_gamma(n - k + 1)
+    return value
