@@ -155,8 +155,8 @@ WRONG_TABLES = {
     "zero byte": (set_column("file", lambda v: [b"a\0", *v[1:]]), "contains a zero byte"),
     "infinite": (set_column("confidence", lambda v: [1e308, *v[1:]]), "has the value 1e+308"),
     "no number": (set_column("margin", lambda v: [None, *v[1:]]), "a number is missing"),
-    "short row": (set_column("probabilities", lambda v: [[1.0], *v[1:]]), "a row has not 3 numbers"),
-    "no row": (set_column("probabilities", lambda v: [None, *v[1:]]), "a row has not 3 numbers"),
+    "short row": (set_column("probabilities", lambda v: [[1.0], *v[1:]]), "not 3 numbers"),
+    "no row": (set_column("probabilities", lambda v: [None, *v[1:]]), "not 3 numbers"),
 }  # fmt: skip
 
 

@@ -190,10 +190,9 @@ def decide_labels(
         raise DataError("examples of at least two classes are needed; label more images.")
     method, fixed = request.choose_method(classes), fixed or {}
     given = {example.digest: example.label for example in examples if example.given}
-    none = [fixed.get(digest) == NONE for digest in encoded.digests]
-    asked = encoded.readable & ~torch.tensor(
-        [n or digest in given for n, digest in zip(none, encoded.digests, strict=True)]
-    )
+    is_given = torch.tensor([digest in given for digest in encoded.digests])
+    is_none = torch.tensor([fixed.get(digest) == NONE for digest in encoded.digests])
+    asked = encoded.readable & ~is_given & ~is_none
     if not asked.any():  # everything is answered: solve it nevertheless, for the classifier
         asked = encoded.readable
     if not asked.any():
@@ -215,15 +214,17 @@ def decide_labels(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
-    for number, digest in enumerate(encoded.digests):
-        if encoded.readable[number] and digest in given:
-            probabilities[number] = torch.eye(len(classes))[classes.index(given[digest])]
+    for number in (encoded.readable & is_given).nonzero().flatten().tolist():
+        own = classes.index(given[encoded.digests[number]])
+        probabilities[number] = torch.eye(len(classes))[own]
+    probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     reasons = [
         reason or (CORRECTED if digest in given else "")
         for reason, digest in zip(encoded.reasons, encoded.digests, strict=True)
     ]
-    labels = make_labels(classifier, images, probabilities, all_scores > cutoff, reasons)
+    outliers = (all_scores > cutoff) & ~is_given
+    labels = make_labels(classifier, images, probabilities, outliers, reasons)
     return Decision(
         request=request,
         classes=classes,

@@ -150,15 +150,11 @@ class Session:
     def history(self, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return entries of the log, the latest first."""
         with self._lock:
-            done = {entry.n for entry in self._history.done}
             entries = [e for e in self._history.entries if before is None or e.n < before]
-            return [
-                {
-                    **self._describe(entry),
-                    "undone": entry.action in UNDOABLE and entry.n not in done,
-                }
-                for entry in reversed(entries[-limit:] if limit else [])
-            ]
+            done = {entry.n for entry in self._history.done}
+            undone = {entry.n for entry in entries if entry.action in UNDOABLE} - done
+            shown = reversed(entries[-limit:] if limit else [])
+            return [{**self._describe(entry), "undone": entry.n in undone} for entry in shown]
 
     def answer(
         self,
