@@ -80,7 +80,14 @@ class History:
     @property
     def added_classes(self) -> list[str]:
         """Classes that were added, perhaps without an answer yet."""
-        return [entry.facts["name"] for entry in self.done if entry.action == "add"]
+        names: dict[str, None] = {}
+        for entry in self.done:
+            if entry.action == "add":
+                names[entry.facts["name"]] = None
+            elif entry.action in ("rename", "merge") and entry.facts["name"] in names:
+                del names[entry.facts["name"]]
+                names[entry.facts["to"]] = None
+        return list(names)
 
     @property
     def goal(self) -> float:
