@@ -12,8 +12,9 @@ All promises together are wrong with a probability of at most 5 %:
 - The bounds hold at all sample sizes at once (:mod:`infoshot.reviewing.confidence_sequence`).
 - The first audit answer after a change of labels begins a new round, which uses all answers so far
   with the labels as they are now. Round r spends 1 / (r (r + 1)) of the 5 %.
-- Half of that is for the whole pool. Nine parts of the pool, of fixed shares by the rank of the
-  confidence, divide the other half. The half costs 14 answers for a goal of 95 % without errors.
+- Half of that is for the whole pool. Nine parts of the pool divide the other half: the photos that
+  a person answered, and fixed shares of the others by the rank of their confidence. The half costs
+  14 answers for a goal of 95 % without errors.
 
 Between a change of labels and the next audit answer nothing is promised about the new labels:
 otherwise a person could change labels until they agree with the sample.
@@ -223,12 +224,12 @@ def _make_parts(audit: Audit) -> Iterator[tuple[float, np.ndarray]]:
     Whether a photo was audited does not matter, so the sample within a part is a random one.
     """
     by_person = audit.answered & ~audit.audited
-    rank = np.where(by_person, np.inf, np.nan_to_num(audit.confidence, nan=-1.0))
-    places = [len(rank) - math.ceil(share * len(rank)) for share in PART_SHARES]
-    thresholds = np.partition(rank, places)[places]
-    for threshold in np.unique(thresholds[np.isfinite(thresholds)]):
+    confidence = np.nan_to_num(audit.confidence, nan=-1.0)
+    ranked = confidence[~by_person]
+    places = [len(ranked) - math.ceil(share * len(ranked)) for share in PART_SHARES]
+    for threshold in np.unique(np.partition(ranked, places)[places]):
         if threshold >= 0:
-            yield float(threshold), rank >= threshold
+            yield float(threshold), by_person | (confidence >= threshold)
 
 
 def _bound(audit: Audit, members: np.ndarray, error_probability: float) -> int:
