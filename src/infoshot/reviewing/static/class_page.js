@@ -1,0 +1,80 @@
+// By class: pages of one class, the least confident first. Correct what is wrong, confirm the rest.
+
+import { button, el, iconButton, setText } from "./dom.js";
+import { count, photos } from "./format.js";
+
+const PAGE = 60;
+
+export class ClassPage {
+  constructor(app, root) {
+    this.app = app;
+    this.root = root;
+    this.page = 0;
+    this.text = el("span", { class: "page-text" });
+    this.previous = iconButton("Previous page", "left", () => this.turn(-1));
+    this.following = iconButton("Next page", "right", () => this.turn(1));
+    this.confirm = button("Confirm", { iconName: "check", kind: "primary", onclick: () => this.#confirmPage() });
+    this.all = button("Confirm all", { onclick: () => this.#confirmAll() });
+    root.append(
+      el("span", { class: "pager" }, this.previous, this.text, this.following),
+      el("span", { class: "page-actions" }, this.confirm, this.all),
+    );
+    app.store.addEventListener("items", () => this.draw());
+    app.store.addEventListener("state", () => this.draw());
+  }
+
+  get nPages() {
+    return Math.max(1, Math.ceil(this.app.view.ids.length / PAGE));
+  }
+
+  get ids() {
+    return this.app.view.ids.subarray(this.page * PAGE, (this.page + 1) * PAGE);
+  }
+
+  restart() {
+    this.page = 0;
+  }
+
+  turn(by) {
+    const next = Math.max(0, Math.min(this.nPages - 1, this.page + by));
+    if (next === this.page) return;
+    this.page = next;
+    this.app.grid.setIds(this.ids);
+    this.draw();
+  }
+
+  draw() {
+    const { view, store } = this.app;
+    this.root.hidden = view.name !== "class";
+    if (this.root.hidden || !store.state) return;
+    const open = Array.from(this.ids).filter((id) => (store.get(id)?.answer ?? null) === null).length;
+    const each = store.state.classes.find(({ name }) => name === view.query.class);
+    const remaining = each ? Math.max(0, each.n - each.n_answered) : 0;
+    setText(this.text, `Page ${count(this.page + 1)} of ${count(this.nPages)}`);
+    this.previous.disabled = this.page === 0;
+    this.following.disabled = this.page >= this.nPages - 1;
+    setText(this.confirm.querySelector(".button-text"), open ? `Confirm the ${photos(open)} left on this page` : "Page done");
+    this.confirm.disabled = open === 0;
+    setText(this.all.querySelector(".button-text"), `Confirm all ${count(remaining)} remaining`);
+    this.all.hidden = remaining <= open;
+  }
+
+  async #confirmPage() {
+    const { commands } = this.app;
+    const ids = await commands.findUnanswered(Array.from(this.ids));
+    if (!(await commands.label(this.app.view.query.class, ids))) return;
+    if (this.page < this.nPages - 1) this.turn(1);
+    else this.app.messages.inform(`That was the last page of ${this.app.view.query.class}.`);
+    this.app.grid.focusCell();
+  }
+
+  async #confirmAll() {
+    const { commands, view, messages } = this.app;
+    try {
+      const ids = Array.from(await view.fetchUnanswered());
+      await commands.label(view.query.class, await commands.findUnanswered(ids));
+    } catch (error) {
+      messages.warn(error.message);
+    }
+  }
+}

@@ -1,0 +1,133 @@
+// What the page knows: the state of the run, and the items that were asked for.
+//
+// Items are requested in batches, kept, and requested again when they are out of date. An item that
+// is out of date is shown until the new one is here, so that nothing flickers.
+
+import { classColour } from "./colours.js";
+import { getItems, getState } from "./server.js";
+
+const BATCH = 500;
+const KEPT = 20000;
+
+export class Store extends EventTarget {
+  constructor() {
+    super();
+    this.state = null;
+    this.seen = 0; // the last entry of the log that this page knows
+    this.items = new Map();
+    this.version = 0;
+    this.overlay = (item) => item; // answers on their way, put on top of an item
+    this.wanted = new Set();
+    this.asked = new Set();
+    this.stateTimer = 0;
+  }
+
+  async loadState() {
+    this.setState(await getState());
+  }
+
+  // Asks for the state soon, once for many reasons.
+  loadStateSoon() {
+    clearTimeout(this.stateTimer);
+    this.stateTimer = setTimeout(() => this.loadState().catch(() => {}), 250);
+  }
+
+  setState(state) {
+    this.state = state;
+    this.seen = Math.max(this.seen, state.entry);
+    this.classNames = state.classes.map((each) => each.name);
+    this.classNumber = new Map(this.classNames.map((name, number) => [name, number]));
+    this.emit("state");
+  }
+
+  update(part) {
+    Object.assign(this.state, part);
+    this.emit("state");
+  }
+
+  colourOf(label) {
+    return classColour(this.classNumber.get(label) ?? -1);
+  }
+
+  // The item as it is shown: with answers that are not saved yet.
+  get(id) {
+    const item = this.items.get(id);
+    return item ? this.overlay(item) : undefined;
+  }
+
+  isCurrent(id) {
+    return this.items.get(id)?.version === this.version;
+  }
+
+  // Asks for items that are missing or out of date. Events say when they are here.
+  request(ids) {
+    for (const id of ids) {
+      if (!this.isCurrent(id) && !this.asked.has(id)) this.wanted.add(id);
+    }
+    this.sendSoon();
+  }
+
+  // The items of all ids, when they are here.
+  async load(ids) {
+    const missing = Array.from(ids).filter((id) => !this.items.has(id));
+    for (let start = 0; start < missing.length; start += BATCH) {
+      this.keep(await getItems(missing.slice(start, start + BATCH)));
+    }
+    return Array.from(ids, (id) => this.get(id)).filter(Boolean);
+  }
+
+  sendSoon() {
+    if (this.sending || this.wanted.size === 0) return;
+    this.sending = true;
+    queueMicrotask(() => this.send());
+  }
+
+  async send() {
+    const ids = [...this.wanted].slice(0, BATCH);
+    for (const id of ids) {
+      this.wanted.delete(id);
+      this.asked.add(id);
+    }
+    this.sending = false;
+    const version = this.version;
+    try {
+      this.keep(await getItems(ids), version);
+    } catch (error) {
+      this.emit("failed", error);
+    } finally {
+      for (const id of ids) this.asked.delete(id);
+      this.sendSoon();
+    }
+  }
+
+  keep(items, version = this.version) {
+    for (const item of items) {
+      this.items.delete(item.id);
+      this.items.set(item.id, { ...item, version });
+    }
+    for (const id of this.items.keys()) {
+      if (this.items.size <= KEPT) break;
+      this.items.delete(id);
+    }
+    this.emit("items");
+  }
+
+  change(id, change) {
+    const item = this.items.get(id);
+    if (item) this.items.set(id, { ...change(item), version: item.version });
+  }
+
+  // Items are out of date: these, or all.
+  expire(ids = null) {
+    if (ids === null) this.version += 1;
+    for (const id of ids ?? []) {
+      const item = this.items.get(id);
+      if (item) item.version = -1;
+    }
+    this.emit("items");
+  }
+
+  emit(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+}
