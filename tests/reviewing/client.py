@@ -3,7 +3,7 @@
 import http.client
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 
@@ -25,7 +25,6 @@ class Client:
     """Requests to a server, by default with its token."""
 
     url: str
-    headers: dict = field(default_factory=dict)
 
     def __post_init__(self):
         parts = urlsplit(self.url)
@@ -61,10 +60,10 @@ class Client:
         return self.request("POST", target, body, **more)
 
     @contextmanager
-    def events(self, since=0):
+    def events(self, since=0, headers=()):
         """Open an event stream and yield a function that reads its next event."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        headers = {"Authorization": f"Bearer {self.token}"}
+        headers = {"Authorization": f"Bearer {self.token}", **dict(headers)}
         connection.request("GET", f"/api/events?since={since}&client=a", headers=headers)
         response = connection.getresponse()
         assert response.status == 200, response.read()

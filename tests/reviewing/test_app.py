@@ -151,11 +151,11 @@ QUERIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", QUERIES, ids=range(len(QUERIES)))
-def test_wrong_queries_are_refused_in_one_sentence(target, client):
-    reply = client.get(target)
-    assert reply.status == 400
-    assert reply.json()["error"].endswith(".")
+def test_wrong_queries_are_refused_in_one_sentence(client):
+    for target in QUERIES:
+        reply = client.get(target)
+        assert reply.status == 400, target
+        assert reply.json()["error"].endswith(".")
 
 
 def test_pictures_are_encoded_again(client):
@@ -195,6 +195,5 @@ def test_unexpected_errors_are_one_sentence_and_logged(client, session, caplog):
     reply = client.get("/api/state")
     assert reply.status == 500
     assert reply.json() == {"error": "The server failed to answer; its log says why."}
+    assert client.get("/").status == 200
     assert [record.exc_info[1] for record in caplog.records] == [session.fails]
-    session.fails = None
-    assert client.get("/api/state").status == 200

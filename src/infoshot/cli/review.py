@@ -1,5 +1,6 @@
 """``infoshot review``: the labels of a run on a page in the browser."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,8 @@ def review(
     Example: infoshot review run/
     """
     interrupt_on_sigterm()
-    with open_review(run, host=host, port=port, open_browser=not no_browser) as opened:
+    opened = open_review(run, host=host, port=port, open_browser=not no_browser)
+    with opened, suppress(KeyboardInterrupt):
         noun = "photo" if opened.n_photos == 1 else "photos"
         stdout().print(
             f"Review of {run}: {opened.n_photos:,} {noun}\n{opened.url}\n"

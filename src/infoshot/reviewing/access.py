@@ -20,7 +20,7 @@ from infoshot.reviewing.address import Address, format_host
 from infoshot.reviewing.json_responses import error_response, failure_response
 
 _LARGEST_BODY = 4 * 2**20
-_LONGEST_QUERY = 8192
+_LONGEST_ADDRESS = 8192
 _LOG = logging.getLogger(__name__)
 _HEADERS = {
     "Content-Security-Policy": (
@@ -95,8 +95,8 @@ class Guard:
         self._check_host(scope, headers)
         if scope["method"] not in ("GET", "POST"):
             raise HTTPException(405, "Only GET and POST are allowed.", {"Allow": "GET, POST"})
-        if len(scope["query_string"]) > _LONGEST_QUERY:
-            raise HTTPException(414, f"A query may have {_LONGEST_QUERY} bytes at most.")
+        if len(scope["raw_path"]) + len(scope["query_string"]) > _LONGEST_ADDRESS:
+            raise HTTPException(414, f"An address may have {_LONGEST_ADDRESS} bytes at most.")
         token = _find_token(scope)
         _check_origin(headers, enters=token is not None)
         if token is not None:
