@@ -49,7 +49,7 @@ def test_public_names_are_these():
     """DESIGN.md section 2: one function per action, every solver, and what they take and return."""
     actions = [
         "add_labels", "audit", "bench", "draw_audit", "extract", "extract_shards",
-        "inspect_dataset", "label", "label_table", "predict", "reproduce", "solve",
+        "inspect_dataset", "label", "label_table", "predict", "reproduce", "review", "solve",
         "solve_shards", "suggest", "train",
     ]  # fmt: skip
     parts = [
@@ -59,8 +59,8 @@ def test_public_names_are_these():
     solvers = {type(method.solver).__name__ for method in infoshot.METHODS.values()}
     types = [
         "BenchResult", "Encoder", "FeatureTable", "ImageLabel", "InputSpec", "LabelResult",
-        "Reproduction", "ResultRow", "ShardSummary", "Solution", "Status", "TaskBatch", "Trace",
-        "TrainResult",
+        "Reproduction", "ResultRow", "Review", "ShardSummary", "Solution", "Status", "TaskBatch",
+        "Trace", "TrainResult",
     ]  # fmt: skip
     errors = ["DataError", "InfoshotError", "InvalidArgumentError", "MissingDependencyError",
               "ShapeError"]  # fmt: skip
@@ -79,6 +79,7 @@ def test_import_is_light():
         "import infoshot.backbones.encoders\n"
         "heavy = {'sklearn', 'typer', 'rich', 'matplotlib', 'pandas'} & set(sys.modules)\n"
         "heavy |= {'transformers', 'timm', 'onnx', 'onnxruntime'} & set(sys.modules)\n"
+        "heavy |= {'starlette', 'uvicorn'} & set(sys.modules)\n"
         "sys.exit(f'imported too early: {heavy}' if heavy else 0)"
     )
     result = subprocess.run(

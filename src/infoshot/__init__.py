@@ -1,8 +1,9 @@
 """InfoShot: label many samples from a handful of examples.
 
-The main actions are functions: :func:`label`, :func:`predict`, :func:`bench`, :func:`reproduce`,
-:func:`train`, :func:`extract`, :func:`solve_shards`. For features in memory there are the
-scikit-learn estimator :class:`TIMClassifier` and :func:`solve` with one class per method.
+The main actions are functions: :func:`label`, :func:`review`, :func:`predict`, :func:`bench`,
+:func:`reproduce`, :func:`train`, :func:`extract`, :func:`solve_shards`. For features in memory
+there are the scikit-learn estimator :class:`TIMClassifier` and :func:`solve` with one class per
+method.
 
 A name is imported when it is used first, and PyTorch with it. So the command line can handle an
 interrupt, show its help and check its arguments before PyTorch is loaded.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the 
         suggest,
     )
     from infoshot.reproduction import Reproduction, reproduce
+    from infoshot.reviewing.api import Review, review
     from infoshot.shards import ShardSummary, solve_shards
     from infoshot.solvers import (
         METHODS,
@@ -93,6 +95,7 @@ __all__ = [
     "PtMap",
     "Reproduction",
     "ResultRow",
+    "Review",
     "ShapeError",
     "ShardSummary",
     "SoftKMeans",
@@ -124,6 +127,7 @@ __all__ = [
     "read_features",
     "reproduce",
     "resolve_method",
+    "review",
     "sample_tasks",
     "solve",
     "solve_shards",
@@ -148,6 +152,7 @@ _NAMES = {
         "ImageLabel LabelResult add_labels audit draw_audit label label_table predict suggest"
     ),
     "reproduction": "Reproduction reproduce",
+    "reviewing.api": "Review review",
     "shards": "ShardSummary solve_shards",
     "solvers": (
         "METHODS AlphaTim Baseline BaselinePlusPlus BdCspn LabelPropagation LaplacianShot "

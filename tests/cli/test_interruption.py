@@ -9,6 +9,7 @@ RESUME = "rerun the command to resume"
 SAID = {
     "label": f"{RESUME}.",
     "predict": f"{RESUME}.",
+    "review": f"{RESUME}.",
     "extract": f"{RESUME}.",
     "extract-shards": f"{RESUME} after the last finished shard.",
     "train": f"{RESUME} after the last epoch that was written.",
@@ -35,6 +36,7 @@ COMMANDS = {
     "solve": ("infoshot.labelling.label_table", "--features f --out labels.csv"),
     "audit": ("infoshot.labelling.draw_audit", "run"),
     "suggest": ("infoshot.labelling.suggest", "run"),
+    "review": ("infoshot.cli.review.open_review", "run"),
     "demo": ("infoshot.cli.demo.bench", "--out demo"),
     "data": ("infoshot.cli.data.inspect_dataset", "inspect --dataset folder --root photos"),
     "methods": ("infoshot.cli.methods.stdout", ""),

@@ -84,6 +84,7 @@ OPTIONS = [
     Option("audit", "--n", WRONG_COUNTS, ("{images}",)),
     Option("audit", "--seed", ("-1", "nan", TOO_LONG), ("{images}",)),
     Option("suggest", "--n", WRONG_COUNTS, ("{images}",)),
+    Option("review", "--port", (*WRONG_COUNTS, "65536", HUGE, TOO_LONG), ("{images}",)),
 ]  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from tests.labelling.commands import rows
 
 
 @pytest.fixture
-def session(run):
-    session = Session(run, compute=False)
+def session(real_run):
+    session = Session(real_run, compute=False)
     yield session
     session.close()
 
@@ -37,8 +37,8 @@ def view(session, name, **more):
     return session.view(ViewQuery(name, **more)).tolist()
 
 
-def test_items_say_what_labels_csv_says(session, run):
-    lines = rows(run / "labels.csv")
+def test_items_say_what_labels_csv_says(session, real_run):
+    lines = rows(real_run / "labels.csv")
     items = session.items(range(session.n_photos))
     assert [item["path"] for item in items] == [line["path"] for line in lines]
     for item, line in zip(items, lines, strict=True):
@@ -54,21 +54,21 @@ def test_items_say_what_labels_csv_says(session, run):
     assert (example["kind"], example["label"]) == ("example", "cat")
 
 
-def test_an_answer_is_on_the_disk_and_survives_without_a_solve(session, run):
+def test_an_answer_is_on_the_disk_and_survives_without_a_solve(session, real_run):
     number = number_of(session, "cat7.png")
     assert session.answer("label", [number], label="eel", client="a") == {
         "entry": 1, "n_changed": 1,
     }  # fmt: skip
-    stored = [json.loads(line) for line in (run / "review.jsonl").read_text().splitlines()]
+    stored = [json.loads(line) for line in (real_run / "review.jsonl").read_text().splitlines()]
     assert stored[0]["changes"] == [[session.items([number])[0]["path"], None, "eel"]]
     item = session.items([number])[0]
     assert (item["label"], item["answer"], item["entry"]) == ("eel", "eel", 1)
     session.close()
-    again = Session(run, compute=False)
+    again = Session(real_run, compute=False)
     assert again.items([number])[0]["answer"] == "eel"
     assert again.state()["entry"] == 1
     again.close()
-    session.__init__(run, compute=False)  # for the fixture
+    session.__init__(real_run, compute=False)  # for the fixture
 
 
 def test_actions(session):

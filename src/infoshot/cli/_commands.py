@@ -13,6 +13,10 @@ COMMANDS = {
         "label:label",
         "Label images from a few examples per class; no training, no GPU needed.",
     ),
+    "review": (
+        "review:review",
+        "Review the labels of a run in the browser; every answer is saved at once.",
+    ),
     "audit": (
         "audit:audit",
         "Draw photos at random to check by hand; with the answers, print how accurate the labels "

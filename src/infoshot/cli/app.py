@@ -19,7 +19,7 @@ from infoshot.core.errors import InfoshotError, LostProcessError
 from infoshot.core.job_variables import check_job
 from infoshot.version import __version__
 
-_RESUMING = dict.fromkeys(("label", "predict", "extract", "reproduce"), "resume.") | {
+_RESUMING = dict.fromkeys(("label", "review", "predict", "extract", "reproduce"), "resume.") | {
     "extract-shards": "resume after the last finished shard.",
     "train": "resume after the last epoch that was written.",
     "solve-shards": "resume after the last iteration that was written.",

@@ -15,11 +15,14 @@ from infoshot.core.leftovers import end_writing, start_writing, temporary_name
 _LOCK_NAME = ".lock"
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
+def write_atomically(
+    path: str | os.PathLike[str], content: bytes | str, *, private: bool = False
+) -> None:
     """Write ``content`` to ``path`` atomically, so that no reader sees half a file.
 
-    A symbolic link is replaced, and the file that it points to is kept. Outputs that users name
-    are written by :func:`infoshot.core.outputs.write_output`.
+    A symbolic link is replaced, and the file that it points to is kept. With ``private`` nobody
+    but the owner can read the file at any time. Outputs that users name are written by
+    :func:`infoshot.core.outputs.write_output`.
 
     Raises
     ------
@@ -28,6 +31,8 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
     """
     data = content.encode() if isinstance(content, str) else content
     with _temporary_beside(Path(path)) as temporary:
+        if private:
+            temporary.touch(mode=0o600, exist_ok=False)
         temporary.write_bytes(data)
         flush(temporary)
         temporary.replace(path)
@@ -46,23 +51,39 @@ def sole_writer(folder: Path) -> Iterator[None]:
     DataError
         If another process has locked it, or it cannot be written to.
     """
-    lock = FileLock(folder / _LOCK_NAME, blocking=False)  # does not follow links or truncate
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise DataError(f"{folder}: another process is writing there.") from error
-    except OSError as error:
-        if (folder / _LOCK_NAME).is_symlink():
-            raise DataError(
-                f"{folder / _LOCK_NAME}: a symbolic link, not a lock file; remove it."
-            ) from error
-        raise DataError(f"{folder}: cannot be written to ({error.strerror}).") from error
+    lock = acquire_lock(folder / _LOCK_NAME)
+    if lock is None:
+        raise DataError(f"{folder}: another process is writing there.")
     try:
         start_writing(folder)
         yield
         end_writing(folder)  # not after an error: other processes of a job may still be writing
     finally:
         lock.release()
+
+
+def acquire_lock(path: Path) -> FileLock | None:
+    """Lock a file, which is created if it does not exist; any thread may release the lock.
+
+    Returns
+    -------
+    The lock, or ``None`` if it is taken already, by this or by another process.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be opened for writing, or is a link.
+    """
+    lock = FileLock(path, blocking=False, thread_local=False)  # does not follow links or truncate
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    except OSError as error:
+        if path.is_symlink():
+            raise DataError(f"{path}: a symbolic link, not a lock file; remove it.") from error
+        raise DataError(f"{path.parent}: cannot be written to ({error.strerror}).") from error
+    return lock
 
 
 def make_folder(path: Path) -> None:

@@ -40,6 +40,12 @@ def raise_exceptions() -> None:
         sys.unraisablehook = _repeat
 
 
+def interrupt_on_sigterm() -> None:
+    """Treat SIGTERM like an interrupt, unless the process handles or ignores it already."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 def end_silently() -> None:
     """End the process at an interrupt, without a line: all work is done."""
     if signal.getsignal(signal.SIGINT) in (_end, signal.default_int_handler):

@@ -56,6 +56,10 @@ class ViewQuery:
                 raise InvalidArgumentError(
                     f"{name} must be one of {', '.join(filter(None, allowed))}; got {value!r:.40}."
                 )
+        if self.view == "class" and not self.label:
+            raise InvalidArgumentError("class must be given for the view 'class'.")
+        if self.sort == "similar" and self.pin is None:
+            raise InvalidArgumentError("pin must be given for the order 'similar'.")
 
 
 def list_items(
@@ -119,8 +123,6 @@ def _all(query: ViewQuery, pool: Pool, marks: Marks) -> Numbers:
 
 
 def _of_class(query: ViewQuery, pool: Pool, marks: Marks) -> Numbers:
-    if not query.label:
-        raise InvalidArgumentError("class must be given for this view.")
     numbers = np.flatnonzero(marks.labels[: pool.n_photos] == query.label).astype(np.int32)
     order = np.lexsort((pool.confidence[numbers], marks.answered[numbers]))
     return numbers[order]
