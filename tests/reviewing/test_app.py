@@ -40,8 +40,8 @@ def test_views_are_little_endian_numbers(client, session):
     )
     assert np.frombuffer(reply.body, "<i4").tolist() == [3, 1, 2]
     assert session.query == ViewQuery(
-        view="class", class_name="a&b", sort="similar", order="desc", pin=6, status="unsure",
-        low=0.25, high=0.5, q="é",
+        view="class", label="a&b", sort="similar", order="desc", pin=6, status="unsure",
+        low=0.25, high=0.5, text="é",
     )  # fmt: skip
     client.get("/api/view?view=all")
     assert session.query == ViewQuery(view="all")

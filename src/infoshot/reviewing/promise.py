@@ -98,7 +98,7 @@ class Audit:
         return int(np.count_nonzero(~self.known_correct[self.sample]))
 
 
-def count_rounds(versions: Sequence[int]) -> int:
+def count_rounds(versions: Sequence[object]) -> int:
     """Return the round of the audit from the version of the labels at each audit answer.
 
     Examples
