@@ -6,7 +6,7 @@ import threading
 import numpy as np
 
 from infoshot import InvalidArgumentError
-from infoshot.reviewing.session import Conflict
+from infoshot.reviewing.answer_rules import Conflict
 
 
 class FakeSubscription:

@@ -8,7 +8,8 @@ import pytest
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.core.label_names import NONE
-from infoshot.reviewing.session import Conflict, Session
+from infoshot.reviewing.answer_rules import Conflict
+from infoshot.reviewing.session import Session
 from infoshot.reviewing.views import ViewQuery
 from tests.labelling.commands import rows
 
@@ -106,7 +107,7 @@ def test_what_cannot_be_answered_is_refused(session):
         session.answer("label", [0], label="horse")
     with pytest.raises(InvalidArgumentError, match="nknown class"):
         session.answer("label", [0], label=NONE)
-    with pytest.raises(InvalidArgumentError, match="action must be label"):
+    with pytest.raises(InvalidArgumentError, match="action must be one of label"):
         session.answer("explode", [0])
     for wrong in (-1, session.n_items):
         with pytest.raises(InvalidArgumentError, match="there is no item"):

@@ -17,10 +17,11 @@ from starlette.routing import Route
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InfoshotError
 from infoshot.reviewing import request_fields as fields
+from infoshot.reviewing.answer_rules import Conflict
 from infoshot.reviewing.event_stream import EventStreams
 from infoshot.reviewing.json_responses import error_response, failure_response, json_response
 from infoshot.reviewing.pictures import SIZES, Pictures
-from infoshot.reviewing.session import Conflict, Session
+from infoshot.reviewing.session import Session
 
 STATIC = Path(__file__).parent / "static"
 _KINDS = {

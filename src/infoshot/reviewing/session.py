@@ -5,6 +5,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infoshot.core import checks
-from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.label_names import NONE, GivenLabel, collect_labels, strip_name
+from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.label_names import NONE, strip_name
 from infoshot.labelling.answer_log import Answer, Entry
 from infoshot.labelling.calibrate import Estimate
 from infoshot.labelling.corrections import read_corrections
 from infoshot.labelling.exports import EXPORTS
+from infoshot.reviewing.answer_rules import (
+    check_class,
+    check_conflicts,
+    check_new_class,
+    make_answers,
+)
 from infoshot.reviewing.assessment import Assessment, Statement
 from infoshot.reviewing.background import SolveLoop, SolveState
+from infoshot.reviewing.explorer import Explorer
 from infoshot.reviewing.history import UNDOABLE, History, describe, shown_numbers
 from infoshot.reviewing.items import describe_item, pack_points
 from infoshot.reviewing.marks import Marks
 from infoshot.reviewing.pool import Pool, read_pool
-from infoshot.reviewing.projection import place
 from infoshot.reviewing.promise import assess, count_rounds
-from infoshot.reviewing.subscriptions import Event, Subscription
+from infoshot.reviewing.subscriptions import Event, Publisher, Subscription
 from infoshot.reviewing.views import ViewQuery, count_views, list_items
 from infoshot.reviewing.worker_process import WorkerProcess
 
 _MOST_GROUPS, _MOST_IDS = 300, 1000
-_LONGEST_NAME = 200  # characters of a new class
 _FEWEST = 2  # unanswered photos of a group that is shown
-
-
-class Conflict(InvalidArgumentError):  # noqa: N818 - it is no fault
-    """Another page has answered some of these items differently in the meantime."""
-
-    def __init__(self, items: list[dict[str, Any]]) -> None:
-        n = len(items)
-        subject = "this photo was" if n == 1 else f"{n} of these photos were"
-        super().__init__(f"{subject} answered differently by another page in the meantime.")
-        self.items = items
 
 
 class Session:
@@ -68,17 +64,14 @@ class Session:
         known = read_corrections(run, self._pool.facts)
         self._history = History(run, known.answers, known.n_entries)
         self._marks = Marks(self._pool, self._history)
-        self._subscriptions: set[Subscription] = set()
-        self._vectors: NDArray[np.float32] | None = None
-        self._map: tuple[str, NDArray[np.float32]] | None = None
-        self._groups: list[list[int]] | None = None
+        self._publisher = Publisher()
         self._scratch = tempfile.TemporaryDirectory(prefix="infoshot-review-")
         scratch = Path(self._scratch.name)
-        self._explorer = WorkerProcess(run, scratch)
+        self._explorer = Explorer(run, scratch, self._take_suggestions, self._tell_found)
         self._loop = SolveLoop(run, WorkerProcess(run, scratch), self._take_run, self._tell_solve)
         if compute:
             self._loop.start()
-            threading.Thread(target=self._explore, name="infoshot-explore", daemon=True).start()
+            self._explorer.start()
             if self._has_pending():
                 self._loop.touch()
 
@@ -107,7 +100,7 @@ class Session:
                 "solve": self._loop.state.to_json(),
                 "views": count_views(pool, self._marks),
                 "n_audited": len(self._history.audited()),
-                "projection": self._map[0] if self._map else None,
+                "projection": self._explorer.map[0] if self._explorer.map else None,
                 "can_change_classes": pool.facts["request"]["prior"] is None,
                 "exports": [name for name in EXPORTS if (self.run / name).exists()],
                 "all_exports": list(EXPORTS),
@@ -124,7 +117,7 @@ class Session:
     def view(self, query: ViewQuery) -> NDArray[np.int32]:
         """Return the numbers of the items of a view, in order."""
         with self._lock:
-            return list_items(query, self._pool, self._marks, self._vectors)
+            return list_items(query, self._pool, self._marks, self._explorer.vectors)
 
     def points(self) -> bytes:
         """Return label, confidence and flags of every photo, 4 bytes each."""
@@ -134,16 +127,15 @@ class Session:
     def map(self) -> tuple[str, bytes] | None:
         """Return the name of the projection, and the positions of the photos."""
         with self._lock:
-            if self._map is None:
-                return None
-            return self._map[0], self._map[1].astype("<f4").tobytes()
+            found = self._explorer.map
+            return (found[0], found[1].astype("<f4").tobytes()) if found else None
 
     def groups(self) -> list[dict[str, Any]] | None:
         """Return groups of similar photos with at least two without an answer."""
         with self._lock:
-            if self._groups is None:
+            if self._explorer.groups is None:
                 return None
-            found = [self._marks.describe_group(ids) for ids in self._groups]
+            found = [self._marks.describe_group(ids) for ids in self._explorer.groups]
             waiting = [group for group in found if group["n_open"] >= _FEWEST]
             return waiting[:_MOST_GROUPS]
 
@@ -190,16 +182,12 @@ class Session:
         """
         with self._lock:
             self._check_ids(ids)
-            if action in ("label", "audit"):
-                self._check_label(label, allow_none=action == "audit")
             if action == "skip":
                 paths = [self._pool.paths[n] for n in ids]
                 return self._store("skip", client=client, skip=paths)
-            answers = self._make_answers(action, ids, label)
-            if not answers:
-                raise InvalidArgumentError("none of these photos can be answered in this way.")
+            answers = make_answers(action, ids, label, self._pool, self._marks)
             if not replace:
-                self._check_conflicts(answers, client, seen)
+                check_conflicts(answers, client, seen, self._history, self._pool)
             facts: dict[str, Any] = {}
             if action == "audit":
                 facts = {
@@ -224,17 +212,14 @@ class Session:
                 raise InvalidArgumentError(
                     "the classes of a run with a prior cannot be changed; label the images again."
                 )
-            name, to = strip_name(name), strip_name(to)
+            name, to, classes = strip_name(name), strip_name(to), self._marks.classes
             if action == "add":
-                self._check_new_class(name)
+                check_new_class(name, classes)
                 return self._store("add", client=client, facts={"name": name})
             if action not in ("rename", "merge"):
                 raise InvalidArgumentError(f"action must be add, rename or merge; got '{action}'.")
-            self._check_label(name)
-            if action == "rename":
-                self._check_new_class(to)
-            else:
-                self._check_label(to)
+            check_class(name, classes)
+            (check_new_class if action == "rename" else check_class)(to, classes)
             if name == to:
                 raise InvalidArgumentError("to must be another class.")
             answers = self._marks.relabel(name, to)
@@ -279,7 +264,7 @@ class Session:
                 self._store("finish", client=client, facts=facts)
             return {"statement": statement, "export": list(exports)}
 
-        self._loop.finish(prepare, lambda statement: self._publish(Event("finished", statement)))
+        self._loop.finish(prepare, partial(self._publisher.publish, "finished"))
 
     def image_file(self, number: int) -> tuple[Path, str] | None:
         """Return the file of an item and its sha256; ``None`` if it cannot be read."""
@@ -290,21 +275,16 @@ class Session:
 
     def subscribe(self, since: int) -> Subscription:
         """Return the events from now on, after the entries that a page has missed."""
-        subscription = Subscription(self._subscriptions.discard)
         with self._lock:
-            for entry in self._history.entries:
-                if entry.n > since:
-                    subscription.put(self._event(entry))
-            self._subscriptions.add(subscription)
-        return subscription
+            missed = [self._event(entry) for entry in self._history.entries if entry.n > since]
+            return self._publisher.subscribe(missed)
 
     def close(self) -> None:
         """Stop all computations, and close the log."""
         self._explorer.close()
         self._loop.close()
         with self._lock:
-            for subscription in list(self._subscriptions):
-                subscription.close()
+            self._publisher.close()
             self._history.close()
         self._scratch.cleanup()
 
@@ -327,72 +307,16 @@ class Session:
     def _follow(self, entry: Entry) -> None:
         """Update everything that depends on the log."""
         self._marks.update(entry)
-        self._publish(self._event(entry))
+        self._publisher.publish(*self._event(entry))
         if entry.action != "audit" and entry.changes:
             self._loop.touch()
         if entry.action in ("audit", "goal", "undo"):
-            self._publish(Event("enough", self.enough()))
+            self._publisher.publish("enough", self.enough())
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         for number in ids:
             if not 0 <= number < self._pool.n_items:
                 raise InvalidArgumentError(f"there is no item {number}.")
-
-    def _check_label(self, label: str, *, allow_none: bool = False) -> None:
-        if label not in self._marks.classes and not (allow_none and label == NONE):
-            raise InvalidArgumentError(
-                checks.unknown_name("class", label[:_LONGEST_NAME], self._marks.classes)
-            )
-
-    def _check_new_class(self, name: str) -> None:
-        if not name or len(name) > _LONGEST_NAME or name == NONE:
-            raise InvalidArgumentError(
-                f"a class needs a name of 1 to {_LONGEST_NAME} characters, other than '{NONE}'."
-            )
-        if name in self._marks.classes:
-            raise InvalidArgumentError(f"the class '{name}' exists already.")
-        collect_labels("the new class", [GivenLabel("", name, "typed")], self._marks.classes)
-
-    def _make_answers(
-        self, action: str, ids: Sequence[int], label: str
-    ) -> dict[str, Answer | None]:
-        """Return the answers by path, also for photos with the same content."""
-        if action not in ("label", "accept", "reject", "clear", "audit"):
-            raise InvalidArgumentError(
-                f"action must be label, accept, reject, clear, skip or audit; got '{action:.40}'."
-            )
-        given = Answer(NONE) if action == "reject" else Answer(label, audit=action == "audit")
-        found: dict[str, Answer | None] = {}
-        for number in self._pool.with_copies(ids):
-            path = self._pool.paths[number]
-            if action == "clear":
-                found[path] = None
-            elif action == "accept" and (own := self._marks.offered(number)):
-                found[path] = Answer(own)
-            elif action != "accept" and self._pool.can_answer(number):
-                found[path] = given
-        return found
-
-    def _check_conflicts(
-        self, answers: Mapping[str, Answer | None], client: str, seen: int
-    ) -> None:
-        """Raise ``Conflict`` if another page has answered differently since."""
-        later = {path for path in answers if self._history.entry_of.get(path, 0) > seen}
-        if not later:
-            return
-        others = {
-            change.path
-            for entry in self._history.entries
-            if entry.n > seen and entry.client != client
-            for change in entry.changes
-        }
-        items = []
-        for path in later & others:
-            now, wanted = self._history.answers.get(path), answers[path]
-            if now is not None and (wanted is None or now.label != wanted.label):
-                items.append({"id": self._pool.number_of[path], "answer": now.label})
-        if items:
-            raise Conflict(sorted(items, key=lambda item: item["id"]))
 
     def _assess(self, *, final: bool = False) -> Assessment:
         """Say what the audit promises; ``final`` begins a new round if labels have changed."""
@@ -431,45 +355,24 @@ class Session:
                 self._history.answers = dict(known.answers)
             self._marks = Marks(pool, self._history, suggested or before.suggested)
             if not same:
-                self._map = self._vectors = self._groups = None
-                self._publish(Event("reload", {}))
+                self._explorer.forget()
+                self._publisher.publish("reload", {})
                 return 0
             n_changed = self._marks.mark_changes(before)
-            self._publish(Event("enough", self.enough()))
+            self._publisher.publish("enough", self.enough())
             return n_changed
 
     def _tell_solve(self, state: SolveState) -> None:
-        self._publish(Event("solve", state.to_json()))
+        self._publisher.publish("solve", state.to_json())
 
-    def _explore(self) -> None:
-        """Compute suggestions, the map and groups; without them the review works too."""
-        try:
-            for reply in self._explorer.ask("explore"):
-                with self._lock:
-                    self._take_reply(reply)
-        except DataError:
-            return
-        finally:
-            self._explorer.close()
+    def _take_suggestions(self, suggested: Sequence[int]) -> None:
+        with self._lock:
+            self._marks.suggested = self._marks.suggested or suggested
+        self._tell_solve(self._loop.state)
 
-    def _take_reply(self, reply: Mapping[str, Any]) -> None:
-        kind = reply["kind"]
-        if kind == "suggested":
-            self._marks.suggested = self._marks.suggested or reply["suggested"]
-            self._publish(Event("solve", self._loop.state.to_json()))
-            return
-        if kind == "groups":
-            self._groups = reply["groups"]
-            self._publish(Event("groups", {}))
-            return
-        array = np.load(reply["file"])
-        if kind == "vectors":
-            self._map = ("pca", place(array))
-            lengths = np.linalg.norm(array, axis=1, keepdims=True)
-            self._vectors = array / np.where(lengths > 0, lengths, 1)
-        else:
-            self._map = ("tsne", array)
-        self._publish(Event("map", {"projection": self._map[0]}))
+    def _tell_found(self, kind: str) -> None:
+        found = self._explorer.map
+        self._publisher.publish(kind, {"projection": found[0]} if kind == "map" and found else {})
 
     def _numbers(self, entry: Entry) -> list[int]:
         return list(shown_numbers(entry, self._pool.number_of))
@@ -496,11 +399,6 @@ class Session:
             "text": describe(entry),
         }
         return Event("entry", data, entry.n)
-
-    def _publish(self, event: Event) -> None:
-        with self._lock:
-            for subscription in list(self._subscriptions):
-                subscription.put(event)
 
 
 def _read_estimate(pool: Pool) -> Estimate | None:

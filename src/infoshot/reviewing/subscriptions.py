@@ -1,7 +1,8 @@
 """What happens in a review, for every page that is open."""
 
 import queue
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 _MOST_WAITING = 10_000  # events; a page that reads none of them is given up
@@ -41,3 +42,38 @@ class Subscription:
         """End it."""
         self.closed = True
         self._on_close(self)
+
+
+class Publisher:
+    """Sends events to all subscriptions."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._subscriptions: set[Subscription] = set()
+
+    def subscribe(self, missed: Iterable[Event]) -> Subscription:
+        """Return a new subscription, which begins with what a page has missed."""
+        subscription = Subscription(self._forget)
+        for event in missed:
+            subscription.put(event)
+        with self._lock:
+            self._subscriptions.add(subscription)
+        return subscription
+
+    def publish(self, name: str, data: object, entry: int | None = None) -> None:
+        """Send an event."""
+        with self._lock:
+            everyone = list(self._subscriptions)
+        for subscription in everyone:
+            subscription.put(Event(name, data, entry))
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        with self._lock:
+            everyone = list(self._subscriptions)
+        for subscription in everyone:
+            subscription.close()
+
+    def _forget(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._subscriptions.discard(subscription)
