@@ -22,18 +22,20 @@ PAGE = """<!doctype html>
 STYLE = "body { margin: 0 } #map { display: block; width: 640px; height: 480px; color: black }"
 SCRIPT = """
 import { createMap } from "./map.js";
-if (location.hash === "#2d") {
-  const open = HTMLCanvasElement.prototype.getContext;
-  HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+if (location.hash === "#none") {
+  const noWebgl = (open) => function (kind, ...rest) {
     return kind === "webgl2" ? null : open.call(this, kind, ...rest);
   };
+  for (const kind of [HTMLCanvasElement, OffscreenCanvas]) {
+    kind.prototype.getContext = noWebgl(kind.prototype.getContext);
+  }
 }
 window.seen = { selected: [], hovered: [], opened: [] };
 window.map = createMap(document.getElementById("map"), {
   onSelect: (ids, additive) => seen.selected.push([ids, additive]),
   onHover: (id) => seen.hovered.push(id),
   onOpen: (id) => seen.opened.push(id),
-});
+}, location.hash === "#webgl" ? "webgl" : "auto");
 window.show = async (name) => {
   const xy = new Float32Array(await (await fetch(name)).arrayBuffer());
   map.setPoints(xy);
@@ -46,7 +48,7 @@ window.frames = (n) => new Promise((resolve) => {
 });
 document.documentElement.dataset.ready = "";
 """
-RENDERERS = ["", "#2d"]
+RENDERERS = ["#webgl", "#none"]  # also on machines without a GPU, where WebGL is slow
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -96,7 +98,7 @@ def open_map(browser, site):
     """Open the page with some points; errors on the page fail the test."""
     contexts, errors = [], []
 
-    def open_page(name, renderer="", **settings):
+    def open_page(name, renderer="#webgl", **settings):
         settings = {"reduced_motion": "reduce", **settings}
         context = browser.new_context(viewport={"width": 700, "height": 520}, **settings)
         contexts.append(context)

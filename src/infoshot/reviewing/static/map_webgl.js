@@ -2,6 +2,7 @@
 
 const AWAY = 1e6; // where points without a position are: never in view
 const PALETTE_WIDTH = 256;
+const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 
 const POINT_VERTEX = `#version 300 es
 precision highp float;
@@ -51,13 +52,19 @@ uniform vec3 ink;
 out vec4 colour;
 void main() { colour = vec4(ink, 1.0); }`;
 
-/** Draw with WebGL 2; null if the browser has none, or none that is faster than a 2D canvas. */
+/** Whether there is WebGL 2 on a GPU; without one a 2D canvas is faster. */
+export function hasFastWebgl() {
+  const gl = new OffscreenCanvas(1, 1).getContext("webgl2");
+  if (!gl) return false;
+  const names = gl.getExtension("WEBGL_debug_renderer_info");
+  const name = gl.getParameter(names?.UNMASKED_RENDERER_WEBGL ?? gl.RENDERER);
+  gl.getExtension("WEBGL_lose_context")?.loseContext();
+  return !SOFTWARE.test(name);
+}
+
+/** Draw with WebGL 2; null if the browser has none. */
 export function openWebgl(canvas) {
-  const gl = canvas.getContext("webgl2", {
-    antialias: false,
-    depth: false,
-    failIfMajorPerformanceCaveat: true,
-  });
+  const gl = canvas.getContext("webgl2", { antialias: false, depth: false });
   return gl && new WebglRenderer(gl);
 }
 
