@@ -33,7 +33,7 @@ export function createMap(canvas, handlers, renderer = "auto") {
     /** Mark a point and bring it into view; null for none. */
     focus: (id) => map.focus(id),
     /** Where a point is, [left, top] in CSS pixels of the canvas; null if it has no position. */
-    positionOf: (id) => map.positionOf(id),
+    locate: (id) => map.locate(id),
     fit: () => map.fit(),
     resize: () => map.resize(),
     destroy: () => map.destroy(),
@@ -122,14 +122,14 @@ class PointMap {
 
   focus(id) {
     this.focused = id;
-    const place = this.positionOf(id);
+    const place = this.locate(id);
     if (place && !this.#isInView(place)) {
       [this.view.x, this.view.y] = [this.to[2 * id], this.to[2 * id + 1]];
     }
     this.draw();
   }
 
-  positionOf(id) {
+  locate(id) {
     return this.#isShown(id) ? this.view.toScreen(this.to[2 * id], this.to[2 * id + 1]) : null;
   }
 
@@ -255,7 +255,7 @@ class PointMap {
   /** CSS pixels: the more points, the smaller; larger when zoomed in. */
   #pointSize() {
     const { view } = this;
-    const atFit = clamp(0.35 * view.fittingScale / Math.sqrt(this.to.length / 2 + 1), 2, 7);
+    const atFit = clamp((1.2 * view.fittingScale) / Math.sqrt(this.to.length / 2 + 1), 2.5, 7);
     return clamp(atFit * Math.sqrt(view.scale / view.fittingScale), atFit, 14);
   }
 }
