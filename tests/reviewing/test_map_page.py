@@ -22,18 +22,20 @@ PAGE = """<!doctype html>
 STYLE = "body { margin: 0 } #map { display: block; width: 640px; height: 480px; color: black }"
 SCRIPT = """
 import { createMap } from "./map.js";
-if (location.hash === "#2d") {
-  const open = HTMLCanvasElement.prototype.getContext;
-  HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+if (location.hash === "#none") {
+  const noWebgl = (open) => function (kind, ...rest) {
     return kind === "webgl2" ? null : open.call(this, kind, ...rest);
   };
+  for (const kind of [HTMLCanvasElement, OffscreenCanvas]) {
+    kind.prototype.getContext = noWebgl(kind.prototype.getContext);
+  }
 }
 window.seen = { selected: [], hovered: [], opened: [] };
 window.map = createMap(document.getElementById("map"), {
   onSelect: (ids, additive) => seen.selected.push([ids, additive]),
   onHover: (id) => seen.hovered.push(id),
   onOpen: (id) => seen.opened.push(id),
-});
+}, location.hash === "#webgl" ? "webgl" : "auto");
 window.show = async (name) => {
   const xy = new Float32Array(await (await fetch(name)).arrayBuffer());
   map.setPoints(xy);
@@ -46,7 +48,7 @@ window.frames = (n) => new Promise((resolve) => {
 });
 document.documentElement.dataset.ready = "";
 """
-RENDERERS = ["", "#2d"]
+RENDERERS = ["#webgl", "#none"]  # also on machines without a GPU, where WebGL is slow
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -96,7 +98,7 @@ def open_map(browser, site):
     """Open the page with some points; errors on the page fail the test."""
     contexts, errors = [], []
 
-    def open_page(name, renderer="", **settings):
+    def open_page(name, renderer="#webgl", **settings):
         settings = {"reduced_motion": "reduce", **settings}
         context = browser.new_context(viewport={"width": 700, "height": 520}, **settings)
         contexts.append(context)
@@ -181,10 +183,10 @@ def test_zoom_keeps_the_place_below_the_pointer(open_map, points):
     page.mouse.wheel(0, -500)
     page.evaluate("frames(2)")
     zoom = math.exp(1)
-    found = np.array(page.evaluate("[0, 1, 2].map((id) => map.positionOf(id))"))
+    found = np.array(page.evaluate("[0, 1, 2].map((id) => map.locate(id))"))
     expected = place + (_screen(points["few"])[:3] - place) * zoom
     np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert page.evaluate("map.positionOf(3)") is None
+    assert page.evaluate("map.locate(3)") is None
 
 
 def test_lasso_after_zoom_and_pan(open_map, points):
@@ -207,7 +209,7 @@ def test_lasso_after_zoom_and_pan(open_map, points):
     ids, _ = page.evaluate("seen.selected.at(-1)")
     assert ids == np.flatnonzero(_inside(now, np.array(STAR))).tolist()
     page.keyboard.press("0")
-    np.testing.assert_allclose(page.evaluate("map.positionOf(1)"), before[1], atol=1e-6)
+    np.testing.assert_allclose(page.evaluate("map.locate(1)"), before[1], atol=1e-6)
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
@@ -222,6 +224,14 @@ def test_points_are_drawn_where_they_are(open_map, points, renderer):
     faded = _pixel(page, other_left, other_top)
     assert faded[0] == 255
     assert faded[1] == pytest.approx(153, abs=3)  # 40 % red over white
+    page.evaluate(
+        "map.setColours(Uint16Array.of(1, 7), Uint8Array.of(128, 128), ['red', '#643214'])"
+    )
+    assert _pixel(page, left, top) == (100, 50, 20)  # marked points are opaque
+    page.evaluate("map.select([])")
+    assert _pixel(page, left, top) == pytest.approx((177, 152, 137), abs=2)
+    red, green, blue = _pixel(page, other_left, other_top)  # no such colour: grey
+    assert red == green == blue == pytest.approx(197, abs=2)
 
 
 def test_marks_hold_when_points_move(open_map, points):
@@ -253,10 +263,10 @@ def test_focus_brings_a_point_into_view(open_map, points):
     page = open_map("few")
     page.mouse.move(*_screen(points["few"])[0])
     page.mouse.wheel(0, -1500)
-    left, top = page.evaluate("map.positionOf(2)")
+    left, top = page.evaluate("map.locate(2)")
     assert not (0 <= left <= 640 and 0 <= top <= 480)
     page.evaluate("map.focus(2)")
-    np.testing.assert_allclose(page.evaluate("map.positionOf(2)"), [320, 240], atol=1e-6)
+    np.testing.assert_allclose(page.evaluate("map.locate(2)"), [320, 240], atol=1e-6)
 
 
 def test_two_fingers_zoom_and_pan_one_draws(open_map, points):
@@ -273,7 +283,7 @@ def test_two_fingers_zoom_and_pan_one_draws(open_map, points):
     page.evaluate("frames(2)")
     # What was between the fingers, the centre, is still between them; 2.5 times as large.
     np.testing.assert_allclose(
-        page.evaluate("[0, 1, 2].map((id) => map.positionOf(id))"),
+        page.evaluate("[0, 1, 2].map((id) => map.locate(id))"),
         [320, 260] + (_screen(points["few"])[:3] - [320, 240]) * 2.5,
         atol=2,
     )
@@ -295,7 +305,7 @@ def test_sharp_on_dense_screens_and_after_a_resize(open_map, points):
     page.evaluate("frames(3)")
     assert page.evaluate("document.querySelector('#map').width") == 1000
     np.testing.assert_allclose(
-        page.evaluate("[0, 1, 2].map((id) => map.positionOf(id))"),
+        page.evaluate("[0, 1, 2].map((id) => map.locate(id))"),
         _screen(points["few"], size=(500, 480))[:3],
         atol=1e-6,
     )
@@ -342,7 +352,8 @@ def test_many_points_move_and_stay_usable(open_map, renderer):
           return times;
         }"""
     )
-    assert np.median(times) < 250, json.dumps(times)  # about 20 ms on an idle machine
+    # Without a GPU on a busy machine: about 100 ms with WebGL, 25 ms with a 2D canvas.
+    assert np.median(times) < 500, json.dumps(times)
 
 
 def test_a_destroyed_map_is_silent(open_map, points):

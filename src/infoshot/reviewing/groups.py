@@ -6,8 +6,14 @@ are joined if all their members resemble each other, so that groups do not chain
 linkage). Photos that are near-identical are grouped first, then the remaining photos that are
 similar.
 
+The thresholds were chosen on the 9,600 photos of the 16 validation classes of mini-ImageNet, with
+EfficientNet-Lite0: 99.5 % of 942 groups hold one class only (at 0.82: 98.3 % of 1,210 groups, with
+39 % more photos). The network has seen these classes in training; with a ResNet-18 that has
+not, 95 % of 203 groups do, so a person should look at each group.
+
 Neighbours are searched as in ``solvers/neighbours.py``: among all photos up to 20,000, above that
-among 8,192 candidates for each. Cost: 2 n 8,192 d operations.
+among 8,192 candidates for each. Cost: 2 n 8,192 d operations for each of the two thresholds; 19 s
+on one core for 100,000 photos.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
 import { openCanvas } from "./map_canvas.js";
 import { listen } from "./map_gestures.js";
 import { blend, clamp, PointIndex, View } from "./map_points.js";
-import { openWebgl } from "./map_webgl.js";
+import { hasFastWebgl, openWebgl } from "./map_webgl.js";
 
 const MOVE_MS = 900; // from one set of positions to the next
 const HOVER_PIXELS = 12;
@@ -20,9 +20,10 @@ const HOVER_PIXELS = 12;
  *   or are inside a lasso, ascending; additive if Shift was held
  * @param {(id: number | null) => void} handlers.onHover the point below the pointer changed
  * @param {(id: number) => void} handlers.onOpen double click, or Enter for the focused point
+ * @param {"auto" | "webgl" | "2d"} renderer by default WebGL if there is a GPU, else a 2D canvas
  */
-export function createMap(canvas, handlers) {
-  const map = new PointMap(canvas, handlers);
+export function createMap(canvas, handlers, renderer = "auto") {
+  const map = new PointMap(canvas, handlers, renderer);
   return {
     /** Show points at x, y from -1 to 1; they move there if they were shown elsewhere. */
     setPoints: (xy) => map.setPoints(xy),
@@ -32,7 +33,7 @@ export function createMap(canvas, handlers) {
     /** Mark a point and bring it into view; null for none. */
     focus: (id) => map.focus(id),
     /** Where a point is, [left, top] in CSS pixels of the canvas; null if it has no position. */
-    positionOf: (id) => map.positionOf(id),
+    locate: (id) => map.locate(id),
     fit: () => map.fit(),
     resize: () => map.resize(),
     destroy: () => map.destroy(),
@@ -40,7 +41,7 @@ export function createMap(canvas, handlers) {
 }
 
 class PointMap {
-  constructor(canvas, { onSelect, onHover, onOpen }) {
+  constructor(canvas, { onSelect, onHover, onOpen }, renderer) {
     this.canvas = canvas;
     this.handlers = { onSelect, onHover, onOpen };
     this.view = new View();
@@ -53,7 +54,8 @@ class PointMap {
     this.lasso = [];
     this.share = 1; // of the way from `from` to `to`
     this.frame = 0; // that the browser was asked for
-    this.renderer = openWebgl(canvas) ?? openCanvas(canvas);
+    const isWebgl = renderer === "webgl" || (renderer === "auto" && hasFastWebgl());
+    this.renderer = (isWebgl && openWebgl(canvas)) || openCanvas(canvas);
     this.#listen();
     this.resize();
   }
@@ -120,14 +122,14 @@ class PointMap {
 
   focus(id) {
     this.focused = id;
-    const place = this.positionOf(id);
+    const place = this.locate(id);
     if (place && !this.#isInView(place)) {
       [this.view.x, this.view.y] = [this.to[2 * id], this.to[2 * id + 1]];
     }
     this.draw();
   }
 
-  positionOf(id) {
+  locate(id) {
     return this.#isShown(id) ? this.view.toScreen(this.to[2 * id], this.to[2 * id + 1]) : null;
   }
 
@@ -253,7 +255,7 @@ class PointMap {
   /** CSS pixels: the more points, the smaller; larger when zoomed in. */
   #pointSize() {
     const { view } = this;
-    const atFit = clamp(0.35 * view.fittingScale / Math.sqrt(this.to.length / 2 + 1), 2, 7);
+    const atFit = clamp((1.2 * view.fittingScale) / Math.sqrt(this.to.length / 2 + 1), 2.5, 7);
     return clamp(atFit * Math.sqrt(view.scale / view.fittingScale), atFit, 14);
   }
 }

@@ -44,12 +44,13 @@ class CanvasRenderer {
       const alpha = (this.colours[id] >>> 24) * fade;
       paint(id, frame.size, (this.colours[id] & 0xffffff) | (alpha << 24));
     }
-    const emphasise = (id, size, ring) => {
-      paint(id, size + 2 * ring, ink);
-      paint(id, size, this.colours[id] | 0xff000000);
+    const emphasise = (ids, size, border) => {
+      // All borders first, so that they do not cover the points next to them.
+      for (const id of ids) paint(id, size + 2 * border, ink);
+      for (const id of ids) paint(id, size, this.colours[id] | 0xff000000);
     };
-    for (const id of this.marked) emphasise(id, frame.size, frame.ring);
-    for (const id of frame.emphasised) emphasise(id, 2 * frame.size, 2 * frame.ring);
+    emphasise(this.marked, frame.size, frame.ring);
+    emphasise(frame.emphasised, frame.size + 6 * frame.ring, 2 * frame.ring);
     this.context.putImageData(this.image, 0, 0);
     if (frame.lasso.length > 1) this.#drawLine(frame);
   }

@@ -2,6 +2,7 @@
 
 const AWAY = 1e6; // where points without a position are: never in view
 const PALETTE_WIDTH = 256;
+const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 
 const POINT_VERTEX = `#version 300 es
 precision highp float;
@@ -20,7 +21,7 @@ void main() {
   gl_PointSize = size;
   ivec2 place = ivec2(colour % ${PALETTE_WIDTH}u, colour / ${PALETTE_WIDTH}u);
   vec3 rgb = colour < nColours ? texelFetch(palette, place, 0).rgb : vec3(0.55);
-  fill = vec4(rgb, max(alpha * strength, step(1.5, strength)));
+  fill = vec4(rgb, strength > 1.0 ? 1.0 : alpha * strength);
 }`;
 
 const POINT_FRAGMENT = `#version 300 es
@@ -31,7 +32,7 @@ uniform vec3 ink;
 out vec4 colour;
 void main() {
   float distance = length(gl_PointCoord - 0.5) * size;
-  float cover = clamp(size * 0.5 - distance, 0.0, 1.0);
+  float cover = clamp(size * 0.5 - distance + 0.5, 0.0, 1.0);
   float border = ring > 0.0 ? clamp(distance - size * 0.5 + ring + 0.5, 0.0, 1.0) : 0.0;
   vec4 inner = mix(fill, vec4(ink, 1.0), border);
   colour = vec4(inner.rgb, 1.0) * inner.a * cover;
@@ -51,13 +52,19 @@ uniform vec3 ink;
 out vec4 colour;
 void main() { colour = vec4(ink, 1.0); }`;
 
-/** Draw with WebGL 2; null if the browser has none, or none that is faster than a 2D canvas. */
+/** Whether there is WebGL 2 on a GPU; without one a 2D canvas is faster. */
+export function hasFastWebgl() {
+  const gl = new OffscreenCanvas(1, 1).getContext("webgl2");
+  if (!gl) return false;
+  const names = gl.getExtension("WEBGL_debug_renderer_info");
+  const name = gl.getParameter(names?.UNMASKED_RENDERER_WEBGL ?? gl.RENDERER);
+  gl.getExtension("WEBGL_lose_context")?.loseContext();
+  return !SOFTWARE.test(name);
+}
+
+/** Draw with WebGL 2; null if the browser has none. */
 export function openWebgl(canvas) {
-  const gl = canvas.getContext("webgl2", {
-    antialias: false,
-    depth: false,
-    failIfMajorPerformanceCaveat: true,
-  });
+  const gl = canvas.getContext("webgl2", { antialias: false, depth: false });
   return gl && new WebglRenderer(gl);
 }
 
@@ -155,9 +162,13 @@ class WebglRenderer {
     gl.uniform3fv(points.at("ink"), frame.ink);
     this.#style(frame.size, 0, this.nMarked ? 0.4 : 1);
     gl.drawArrays(gl.POINTS, 0, this.nPoints);
-    this.#style(frame.size + 2 * frame.ring, frame.ring, 2);
+    // All borders first, so that they do not cover the points next to them.
+    const outer = frame.size + 2 * frame.ring;
+    this.#style(outer, outer, 2);
     this.#drawSome(this.buffers.marked, this.nMarked);
-    this.#style(2 * frame.size + 4 * frame.ring, 2 * frame.ring, 2);
+    this.#style(frame.size, 0, 2);
+    this.#drawSome(this.buffers.marked, this.nMarked);
+    this.#style(frame.size + 10 * frame.ring, 2 * frame.ring, 2);
     for (const id of frame.emphasised) {
       this.#fill(this.buffers.one, Uint32Array.of(id), gl.ELEMENT_ARRAY_BUFFER);
       this.#drawSome(this.buffers.one, 1);
