@@ -192,11 +192,7 @@ def decide_labels(
     given = {example.digest: example.label for example in examples if example.given}
     is_given = torch.tensor([digest in given for digest in encoded.digests])
     is_none = torch.tensor([fixed.get(digest) == NONE for digest in encoded.digests])
-    asked = encoded.readable & ~is_given & ~is_none
-    if not asked.any():  # everything is answered: solve it nevertheless, for the classifier
-        asked = encoded.readable
-    if not asked.any():
-        raise DataError("there is nothing to label: no image can be read.")
+    asked = _choose_queries(encoded.readable, is_given | is_none)
     y_sup = torch.tensor([classes.index(example.label) for example in examples])
     z_sup, z_qry = (
         prepare_features(z, method) for z in (example_features, encoded.features[asked])
@@ -214,25 +210,23 @@ def decide_labels(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
+    one_hot = torch.eye(len(classes))
     for number in (encoded.readable & is_given).nonzero().flatten().tolist():
-        own = classes.index(given[encoded.digests[number]])
-        probabilities[number] = torch.eye(len(classes))[own]
+        probabilities[number] = one_hot[classes.index(given[encoded.digests[number]])]
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     reasons = [
         reason or (CORRECTED if digest in given else "")
         for reason, digest in zip(encoded.reasons, encoded.digests, strict=True)
     ]
-    outliers = (all_scores > cutoff) & ~is_given
-    labels = make_labels(classifier, images, probabilities, outliers, reasons)
+    labels = make_labels(
+        classifier, images, probabilities, (all_scores > cutoff) & ~is_given, reasons
+    )
     return Decision(
         request=request,
         classes=classes,
         examples=examples,
-        labels=[
-            _fix_label(label, fixed.get(digest))
-            for label, digest in zip(labels, encoded.digests, strict=True)
-        ],
+        labels=list(map(_fix_label, labels, map(fixed.get, encoded.digests))),
         digests=encoded.digests,
         probabilities=probabilities,
         outlier_scores=all_scores,
@@ -243,6 +237,16 @@ def decide_labels(
         classifier=classifier,
         note=solution.notes[0] if solution.notes else "",
     )
+
+
+def _choose_queries(readable: Tensor, answered: Tensor) -> Tensor:
+    """Return the mask of the images to solve: all without an answer, or all if there are none."""
+    asked = readable & ~answered
+    if not asked.any():  # the classifier is needed nevertheless
+        asked = readable
+    if not asked.any():
+        raise DataError("there is nothing to label: no image can be read.")
+    return asked
 
 
 def _make_classifier(

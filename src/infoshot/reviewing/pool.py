@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infoshot.core.label_names import NONE
+from infoshot.labelling.calibrate import Estimate
 from infoshot.labelling.decide import CORRECTED, Example
 from infoshot.labelling.run_files import RunFacts
 from infoshot.labelling.run_folder import FinishedRun, read_run
@@ -98,6 +99,14 @@ class Pool:
         """The readable photos in a fixed random order, which does not depend on any label."""
         numbers = np.flatnonzero(self.readable).tolist()
         return sorted(numbers, key=self._audit_key)
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """The estimated accuracy from held-out examples."""
+        found = self.facts.get("estimate")
+        if not found:
+            return None
+        return Estimate(found["accuracy"], found["low"], found["high"], int(found["held_out"]))
 
     @cached_property
     def labels_digest(self) -> str:

@@ -1,6 +1,5 @@
 """A review of a run: its items, the answers of a person, and the labels that follow from them."""
 
-import math
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,6 @@ from infoshot.core import checks
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.label_names import NONE, strip_name
 from infoshot.labelling.answer_log import Answer, Entry
-from infoshot.labelling.calibrate import Estimate
 from infoshot.labelling.corrections import read_corrections
 from infoshot.labelling.exports import EXPORTS
 from infoshot.reviewing.answer_rules import (
@@ -31,7 +29,7 @@ from infoshot.reviewing.explorer import Explorer
 from infoshot.reviewing.history import UNDOABLE, History, describe, shown_numbers
 from infoshot.reviewing.items import describe_item, pack_points
 from infoshot.reviewing.marks import Marks
-from infoshot.reviewing.pool import Pool, read_pool
+from infoshot.reviewing.pool import read_pool
 from infoshot.reviewing.promise import assess, count_rounds
 from infoshot.reviewing.subscriptions import Event, Publisher, Subscription
 from infoshot.reviewing.views import ViewQuery, count_views, list_items
@@ -329,7 +327,7 @@ class Session:
         return assess(
             self._marks.make_audit(audited, count_rounds(versions)),
             self._history.goal,
-            held_out=_read_estimate(pool),
+            held_out=pool.estimate,
             changed=changed and not final,
         )
 
@@ -399,11 +397,3 @@ class Session:
             "text": describe(entry),
         }
         return Event("entry", data, entry.n)
-
-
-def _read_estimate(pool: Pool) -> Estimate | None:
-    """Return the estimate from held-out examples that run.json records."""
-    found = pool.facts.get("estimate")
-    if not found or not all(math.isfinite(value) for value in found.values()):
-        return None
-    return Estimate(found["accuracy"], found["low"], found["high"], int(found["held_out"]))
