@@ -15,6 +15,7 @@ class FakeSubscription:
     def __init__(self, session, events):
         self._session = session
         self._events = queue.Queue()
+        self.closed = False
         for event in events:
             self._events.put(event)
 
@@ -28,6 +29,7 @@ class FakeSubscription:
             return None
 
     def close(self):
+        self.closed = True
         self._session.subscriptions.discard(self)
 
 

@@ -52,6 +52,14 @@ def test_a_client_that_disconnects_is_noticed(client, session):
     wait_until(lambda: not session.subscriptions)
 
 
+def test_a_client_that_falls_far_behind_must_connect_again(client, session):
+    with client.events() as read:
+        wait_until(lambda: len(session.subscriptions) == 1)
+        (subscription,) = session.subscriptions
+        subscription.close()  # as a session does if too many events wait
+        assert read() == {}
+
+
 def test_the_number_of_streams_is_limited(client, session, monkeypatch):
     monkeypatch.setattr(event_stream, "_MOST_STREAMS", 2)
     with client.events(), client.events():

@@ -60,16 +60,14 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def _repeat(dropped: Any) -> None:  # noqa: ANN401 - the type has no public name
     if dropped.exc_type is KeyboardInterrupt:
-        _thread.start_new_thread(_interrupt_again, ())
+        _thread.start_new_thread(_interrupt_again, (_thread.get_ident(),))
     else:
         sys.__unraisablehook__(dropped)
 
 
-def _interrupt_again() -> None:
+def _interrupt_again(interrupted: int) -> None:
     time.sleep(_PAUSE)  # not while the dropped one is still handled
     if hasattr(signal, "pthread_kill"):  # a real signal, which also ends a call that waits
-        from threading import main_thread
-
-        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+        signal.pthread_kill(interrupted, signal.SIGINT)
     else:
         _thread.interrupt_main()

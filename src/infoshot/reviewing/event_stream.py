@@ -61,7 +61,7 @@ class EventStreams:
 
 
 class _EventResponse(Response):
-    """Sends events until the server stops or the client disconnects."""
+    """Sends events until the server stops, the client disconnects or falls far behind."""
 
     media_type = "text/event-stream"
 
@@ -86,7 +86,7 @@ class _EventResponse(Response):
 
     async def _send_events(self, send: Send) -> None:
         content, last = _RETRY, 0.0
-        while not self._streams.closing:
+        while not (self._streams.closing or self._subscription.closed):
             if content or time.monotonic() - last > _BEAT:
                 body = content or b":\n\n"
                 await send({"type": "http.response.body", "body": body, "more_body": True})
