@@ -215,18 +215,13 @@ def decide_labels(
         probabilities[number] = one_hot[classes.index(given[encoded.digests[number]])]
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
-    reasons = [
-        reason or (CORRECTED if digest in given else "")
-        for reason, digest in zip(encoded.reasons, encoded.digests, strict=True)
-    ]
-    labels = make_labels(
-        classifier, images, probabilities, (all_scores > cutoff) & ~is_given, reasons
-    )
+    labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
+    answers = {**given, **fixed}
     return Decision(
         request=request,
         classes=classes,
         examples=examples,
-        labels=list(map(_fix_label, labels, map(fixed.get, encoded.digests))),
+        labels=list(map(_fix_label, labels, map(answers.get, encoded.digests))),
         digests=encoded.digests,
         probabilities=probabilities,
         outlier_scores=all_scores,
