@@ -28,6 +28,7 @@ class FakePool:
         self.xy = rng.normal(size=(n_photos, 2)).astype("<f4") * 0.6
         angle = 2 * np.pi * self.predicted / len(self.classes)
         self.xy += np.stack([np.cos(angle), np.sin(angle)], 1).astype("<f4") * 2.5
+        self.xy /= np.abs(self.xy).max()
         self.changed = set()
         self.log = []  # (entry, the answers before it)
         self.answers, self.skipped, self.audited = {}, set(), {}

@@ -1,7 +1,9 @@
 """The HTTP interface of `infoshot review` over a made-up pool, for tests of the page alone."""
 
+import contextlib
 import json
 import queue
+import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +27,13 @@ TYPES = {
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request; `server.pool` and `server.paths` are shared."""
+    """Requests of one connection; `server.pool` and `server.paths` are shared."""
+
+    protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        self.server.connections.append(self.connection)
 
     def log_message(self, *args):
         pass
@@ -48,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
         if url.path == "/" or url.path.startswith("/static/"):
             file = STATIC / (url.path.removeprefix("/static/").strip("/") or "index.html")
             if file.is_file():
-                self.reply(file.read_bytes(), TYPES[file.suffix])
+                self.reply(file.read_bytes(), TYPES[file.suffix], Cache_Control="max-age=60")
             else:
                 self.reply({"error": "There is no such file."}, status=404)
         elif url.path.startswith("/image/"):
@@ -82,9 +90,11 @@ class Handler(BaseHTTPRequestHandler):
             self.reply({"state": pool.state, "enough": pool.enough}[name]())
 
     def stream(self, since):
-        events = self.server.pool.subscribe(since)
+        pool = self.server.pool
+        events = pool.subscribe(since)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
         self.end_headers()
         try:
             self.wfile.write(b": connected\n\n")
@@ -101,7 +111,7 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             pass
         finally:
-            self.server.pool.listeners.remove(events)
+            pool.listeners.remove(events)
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -136,16 +146,25 @@ class FakeServer:
         self.http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self.http.daemon_threads = True
         self.http.pool, self.http.paths, self.http.posted = self.pool, self.paths, self.posted
-        self.http.stopping = False
+        self.http.stopping, self.http.connections = False, []
         self.port = self.http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/"
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,), daemon=True)
         self.thread.start()
 
+    def renew(self, pool):
+        """Another pool behind the same address."""
+        self.pool = self.http.pool = pool
+        self.paths.clear()
+        self.posted.clear()
+
     def stop(self):
         self.http.stopping = True
         self.http.shutdown()
         self.http.server_close()
+        for connection in self.http.connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self.thread.join()
 
 

@@ -1,7 +1,7 @@
 // By class: pages of one class, the least confident first. Correct what is wrong, confirm the rest.
 
 import { button, el, iconButton, setText } from "./dom.js";
-import { count, photos } from "./format.js";
+import { count } from "./format.js";
 
 const PAGE = 60;
 
@@ -53,7 +53,7 @@ export class ClassPage {
     setText(this.text, `Page ${count(this.page + 1)} of ${count(this.nPages)}`);
     this.previous.disabled = this.page === 0;
     this.following.disabled = this.page >= this.nPages - 1;
-    setText(this.confirm.querySelector(".button-text"), open ? `Confirm the ${photos(open)} left on this page` : "Page done");
+    setText(this.confirm.querySelector(".button-text"), open ? `Confirm the ${count(open)} left on this page` : "Page done");
     this.confirm.disabled = open === 0;
     setText(this.all.querySelector(".button-text"), `Confirm all ${count(remaining)} remaining`);
     this.all.hidden = remaining <= open;

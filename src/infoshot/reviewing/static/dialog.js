@@ -19,7 +19,7 @@ export function openDialog({ title, content, actions = [], kind = "" }) {
     el(
       "header",
       { class: "dialog-head" },
-      el("h2", { id, text: title }),
+      el("h2", { id, text: title, tabindex: "-1" }),
       iconButton("Close", "close", () => close()),
     ),
     form,
@@ -32,6 +32,7 @@ export function openDialog({ title, content, actions = [], kind = "" }) {
   dialog.addEventListener("click", (event) => event.target === dialog && close());
   document.body.append(dialog);
   dialog.showModal();
+  (footer.querySelector("button.primary") ?? dialog.querySelector("h2")).focus();
   const closed = new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();

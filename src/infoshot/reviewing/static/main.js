@@ -27,6 +27,12 @@ function randomName() {
   return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_");
 }
 
+// Two columns on a phone, larger pictures in a very wide window.
+function chosenSize() {
+  const usual = Math.max(Math.min(160, Math.floor((innerWidth - 40) / 2)), Math.round(innerWidth / 18));
+  return Number(localStorage.getItem("infoshot-size")) || usual;
+}
+
 class App {
   constructor() {
     this.client = randomName();
@@ -37,7 +43,7 @@ class App {
     this.view = new View();
     this.view.fromHash(location.hash);
     this.grid = new Grid(find("grid"), this.store);
-    this.grid.size = Number(localStorage.getItem("infoshot-size")) || 160;
+    this.grid.size = chosenSize();
     this.commands = new Commands(this);
   }
 
@@ -157,10 +163,11 @@ class App {
     return this.view.name !== "groups" && !this.audit?.isOpen;
   }
 
-  openView(name, changes = {}) {
+  async openView(name, changes = {}) {
     const first = name === "class" && !changes.class ? { class: this.store.classNames[0] } : {};
     this.panes.closeDrawers();
-    return this.view.open(name, { ...first, ...changes });
+    await this.view.open(name, { ...first, ...changes });
+    if (this.isGridShown()) this.grid.focusCell();
   }
 
   async openPicker() {

@@ -113,6 +113,7 @@ export class Outbox extends EventTarget {
     this.queue.shift();
     this.store.seen = Math.max(this.store.seen, result.entry);
     if (job.kind === "undo") this.store.expire(result.ids);
+    if (job.action === "accept") this.store.expire(job.ids); // the prediction may have changed meanwhile
     for (const id of job.ids) this.store.change(id, (item) => this.#saved(item, job, result));
     this.changed();
     this.emit("saved", { job, result, wasOffline });

@@ -14,6 +14,8 @@ const EMPTY = {
   map: "Draw a line around points of the map to see their photos here.",
 };
 
+const MAP_SIZE = 130; // there is less room beside the map
+
 const find = (id) => document.getElementById(id);
 
 export class Panes {
@@ -35,6 +37,8 @@ export class Panes {
     find("groups-pane").hidden = view !== "groups";
     find("grid").hidden = view === "groups";
     find("actions").hidden = view === "groups";
+    const size = this.app.toolbar.chosenSize;
+    this.app.grid.setSize(view === "map" ? Math.min(size, MAP_SIZE) : size);
     if (view !== "groups") this.groups?.close();
     if (view === "map") {
       const { MapView } = await import("./map_view.js");

@@ -90,13 +90,11 @@ export class Sidebar {
       row.swatch.style.background = store.colourOf(each.name);
       row.main.title = `${each.name}: ${count(each.n)} photos, ${count(each.n_answered)} answered, ${count(each.n_examples)} examples`;
       row.main.toggleAttribute("aria-current", view.name === "class" && view.query.class === each.name);
-      row.bar.style.width = `${each.n ? Math.min(100, (100 * each.n_answered) / each.n) : 0}%`;
     });
   }
 
   #classRow({ name }, canChange) {
     const row = { number: el("span", { class: "nav-count" }), key: el("kbd"), swatch: swatch("") };
-    row.bar = el("span", { class: "class-bar" });
     row.main = el(
       "button",
       { type: "button", class: "nav-row", onclick: () => this.app.openView("class", { class: name }) },
@@ -104,7 +102,6 @@ export class Sidebar {
       el("span", { class: "nav-name", text: name }),
       row.number,
       row.key,
-      el("span", { class: "class-progress", "aria-hidden": "true" }, row.bar),
     );
     const edit = el(
       "button",

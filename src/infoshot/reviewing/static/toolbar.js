@@ -6,7 +6,7 @@ import { FRESH } from "./view.js";
 import { VIEWS } from "./sidebar.js";
 
 const SORTS = [
-  ["default", "Order of the view"], ["confidence", "Confidence"], ["margin", "Margin"],
+  ["default", "Default order"], ["confidence", "Confidence"], ["margin", "Margin"],
   ["outlier", "Outlier score"], ["name", "File name"],
 ];
 const STATUSES = [
@@ -80,6 +80,10 @@ export class Toolbar {
     this.sizeBox = el("label", { class: "size-box", title: "Size of the pictures" }, el("span", { class: "size-small", "aria-hidden": "true" }), this.size, el("span", { class: "size-large", "aria-hidden": "true" }));
   }
 
+  get chosenSize() {
+    return Number(this.size.value);
+  }
+
   #percentInput(label, name) {
     const limit = name === "low" ? 0 : 100;
     return el("input", {
@@ -120,7 +124,6 @@ export class Toolbar {
     setText(this.title, query.view === "class" ? query.class || label : label);
     const isList = query.view !== "groups";
     setText(this.total, isList ? count(grid.selection.ids.length || view.ids.length) : "");
-    this.root.classList.toggle("no-list", !["map", "groups"].includes(query.view) === false);
     this.#drawClasses();
     this.sort.value = query.sort === "similar" ? "" : query.sort;
     this.status.value = query.status;

@@ -1,0 +1,280 @@
+"""The page alone, in a real browser, against a server in memory."""
+
+import re
+
+import pytest
+
+from tests.reviewing.fake_pool import HOSTILE_NAME, NONE, FakePool
+from tests.reviewing.fake_server import FakeServer
+
+pytestmark = pytest.mark.filterwarnings("default::ResourceWarning")
+
+
+@pytest.fixture
+def server():
+    server = FakeServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def open_page(browser, server):
+    """A function that opens the page; every error in the browser's console fails the test."""
+    contexts, problems = [], []
+
+    def open_it(fragment="", width=1280, height=800, url=None, **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(8000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error"
+                and "ERR_CONNECTION" not in message.text else None)  # fmt: skip
+        page.on("dialog", lambda dialog: dialog.dismiss())
+        page.goto((url or server.url) + fragment)
+        page.wait_for_selector("body[data-ready]")
+        wait_for(page, "!!document.querySelector('.cell:not(.empty), .group, .empty-note:not([hidden])')")
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def answers(server):
+    return [body for name, body in server.posted if name == "answers"]
+
+
+def wait_for(page, condition):
+    """Wait until a function, or an expression in the browser, is true.
+
+    Playwright's own `wait_for_function` needs `eval`, which the page's policy forbids.
+    """
+    for _ in range(160):
+        if page.evaluate(condition) if isinstance(condition, str) else condition():
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError(f"it did not happen within 4 s: {condition}")
+
+
+def focused_id(page):
+    return page.evaluate("document.activeElement.itemId ?? null")
+
+
+def shown_ids(page):
+    return page.evaluate("[...document.querySelectorAll('.cell')].map((c) => c.itemId)")
+
+
+def test_only_visible_items_are_requested(browser):
+    server = FakeServer(FakePool(100_000))
+    try:
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(server.url + "#view=all")
+        page.wait_for_selector(".cell:not(.empty)")
+        page.wait_for_timeout(300)
+        assert len([path for path in server.paths if path.startswith("/api/")]) == 4
+        assert len([path for path in server.paths if path.startswith("/image/")]) < 40
+        server.paths.clear()
+        page.evaluate("document.getElementById('grid').scrollTop = 1e9")
+        wait_for(page, 
+            "[...document.querySelectorAll('.cell:not(.empty)')].some((c) => c.itemId === 99999)"
+        )
+        asked = [path for path in server.paths if path.startswith("/api/items")]
+        numbers = [int(n) for path in asked for n in path.partition("=")[2].split(",")]
+        assert len(asked) == 1
+        assert len(numbers) < 60
+        assert min(numbers) > 99_900
+        assert page.locator(".cell").count() < 80
+        page.close()
+    finally:
+        server.stop()
+
+
+def test_keys_answer_and_the_focus_moves_on(open_page, server):
+    page = open_page()
+    first, second, third, fourth = shown_ids(page)[:4]
+    assert focused_id(page) == first
+    page.keyboard.press("Enter")
+    page.keyboard.press("2")
+    page.keyboard.press("x")
+    page.keyboard.press("s")
+    wait_for(page, lambda: len(server.pool.log) == 4)
+    sent = [(body["action"], body["ids"], body["label"]) for body in answers(server)]
+    assert sent == [
+        ("accept", [first], ""),
+        ("label", [second], "dog"),
+        ("reject", [third], ""),
+        ("skip", [fourth], ""),
+    ]
+    assert server.pool.answers[third] == NONE
+    assert focused_id(page) == shown_ids(page)[4]
+    cell = page.locator(".cell").nth(1)
+    assert "dog, answered" in cell.get_attribute("aria-label")
+    page.keyboard.press("u")
+    page.keyboard.press("Control+z")
+    wait_for(page, lambda: third not in server.pool.answers)
+    wait_for(page, f"document.activeElement.itemId === {third}")
+    assert server.pool.answers[second] == "dog"
+
+
+def test_a_key_that_is_held_answers_once(open_page, server):
+    page = open_page()
+    page.keyboard.down("Enter")
+    page.keyboard.down("Enter")
+    page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
+    page.wait_for_timeout(150)
+    assert len(answers(server)) == 1
+
+
+def test_a_range_is_answered_and_undone_at_once(open_page, server):
+    page = open_page("#view=all")
+    page.locator(".cell").nth(1).click()
+    page.locator(".cell").nth(6).click(modifiers=["Shift"])
+    page.locator(".cell").nth(3).click(modifiers=["Control"])
+    assert page.locator(".cell.chosen").count() == 5
+    assert "5 photos selected" in page.locator("#actions").inner_text()
+    page.keyboard.press("3")
+    wait_for(page, lambda: len(server.pool.log) == 1)
+    assert sorted(server.pool.answers) == [1, 2, 4, 5, 6]
+    assert set(server.pool.answers.values()) == {"horse"}
+    assert focused_id(page) == 7
+    page.keyboard.press("u")
+    wait_for(page, lambda: not server.pool.answers)
+    wait_for(page, "!document.querySelector('.cell.answered')")
+
+
+def test_large_bulk_asks_once_and_keeps_answers(browser):
+    server = FakeServer(FakePool(1200))
+    try:
+        server.pool.answer("label", [0, 700], "ship", client="other")
+        page = browser.new_page()
+        page.goto(server.url + "#view=all")
+        page.wait_for_selector(".cell:not(.empty)")
+        page.keyboard.press("Control+a")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Yes, all 1,198").click()
+        wait_for(page, lambda: len(server.pool.log) == 2)
+        assert len(server.pool.answers) == 1200
+        assert server.pool.answers[0] == server.pool.answers[700] == "ship"
+        page.keyboard.press("u")
+        wait_for(page, lambda: len(server.pool.answers) == 2)
+        page.close()
+    finally:
+        server.stop()
+
+
+def test_filters_search_and_sort(open_page, server):
+    page = open_page("#view=all")
+    page.get_by_label("Status").select_option("unsure")
+    wait_for(page, "!!document.querySelector('.mark-unsure')")
+    page.wait_for_timeout(100)
+    assert all(server.pool.status(i) == "unsure" for i in shown_ids(page) if i is not None)
+    page.get_by_role("button", name="Clear filters").click()
+    page.get_by_label("Search by file name").fill("0012")
+    wait_for(page, "document.querySelector('.view-count').textContent === '11'")
+    assert shown_ids(page)[0] == 12
+    page.get_by_role("button", name="Clear filters").click()
+    page.get_by_label("Confidence from, in percent").fill("90")
+    page.get_by_label("Confidence from, in percent").press("Enter")
+    expected = int((server.pool.confidence >= 0.9).sum())
+    wait_for(page, f"document.querySelector('.view-count').textContent === '{expected}'")
+    page.get_by_label("Sort by").select_option("confidence")
+    page.get_by_role("button", name="Reverse the order").click()
+    best = int(max(range(400), key=lambda i: (server.pool.confidence[i], i)))
+    wait_for(page, f"document.querySelector('.cell').itemId === {best}")
+    page.reload()
+    wait_for(page, f"document.querySelector('.cell')?.itemId === {best}")
+
+
+def test_hostile_names_are_text(browser):
+    hostile = "<img src=x onerror=alert(1)>"
+    server = FakeServer(FakePool(20, (hostile, "dog")))
+    try:
+        page = browser.new_page()
+        page.on("dialog", lambda dialog: pytest.fail("a script ran"))
+        page.goto(server.url + "#view=all")
+        page.wait_for_selector(".cell:not(.empty)")
+        assert page.locator(".cell-name").nth(3).inner_text() == HOSTILE_NAME
+        page.locator(".cell").nth(3).dblclick()
+        assert page.locator(".preview-name").inner_text() == HOSTILE_NAME
+        assert hostile in page.locator("dialog .scores").inner_text()
+        page.keyboard.press("1")
+        page.keyboard.press("Escape")
+        page.click("#history")
+        page.get_by_text(f"1 photo labelled {hostile}").wait_for()
+        assert page.locator("img[src='x']").count() == 0
+        page.close()
+    finally:
+        server.stop()
+
+
+def test_keyboard_only(open_page, server):
+    page = open_page()
+    page.evaluate("document.activeElement.blur()")
+    names = []
+    for _ in range(100):
+        page.keyboard.press("Tab")
+        names.append(page.evaluate(
+            "(document.activeElement.getAttribute('aria-label') || document.activeElement.innerText)"
+            ".split('\\n')[0]"))  # fmt: skip
+    names = names[names.index("Skip to the photos") :]
+    order = ["Skip to the photos", "History", "Suggested next", "cat", "Search by file name", "Sort by"]
+    places = [next(k for k, name in enumerate(names) if name.startswith(text)) for text in order]
+    grid = next(k for k, name in enumerate(names) if name.startswith("photo-"))
+    accept = names.index("Accept")
+    assert places == sorted(places)
+    assert places[-1] < grid < accept < names.index("Audit: about 36 more")
+    page.locator(".cell").first.focus()
+    for key in ("ArrowRight", "ArrowDown", "Home", "End"):
+        page.keyboard.press(key)
+    assert focused_id(page) == shown_ids(page)[-1] == server.pool.view({"view": "suggested"})[-1]
+    page.keyboard.press("Home")
+    page.keyboard.press("Space")
+    page.wait_for_selector("dialog.preview[open]")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("4")
+    wait_for(page, lambda: len(server.pool.log) == 1)
+    assert page.locator(".preview-place").inner_text().startswith("3 of")
+    page.keyboard.press("Escape")
+    assert focused_id(page) == shown_ids(page)[2]
+    page.keyboard.press("/")
+    page.keyboard.type("hor")
+    page.keyboard.press("Enter")
+    wait_for(page, lambda: answers(server)[-1]["label"] == "horse")
+    page.keyboard.press("?")
+    page.get_by_role("heading", name="Keys").wait_for()
+
+
+def test_class_keys_can_be_changed(open_page, server):
+    page = open_page()
+    page.keyboard.press("?")
+    page.get_by_label("Key of horse").press("h")
+    page.keyboard.press("Escape")
+    page.keyboard.press("h")
+    wait_for(page, lambda: answers(server)[-1]["label"] == "horse")
+    page.reload()
+    page.wait_for_selector(".cell:not(.empty)")
+    page.keyboard.press("h")
+    wait_for(page, lambda: len(answers(server)) == 2)
+
+
+@pytest.mark.parametrize("view", ["all", "class", "groups", "map"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_phone_width(open_page, view, theme):
+    page = open_page(f"#view={view}", width=320, height=640, color_scheme=theme, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    level = int(re.search(r"\d+", ground)[0])
+    assert (level < 60) == (theme == "dark")
+    if view == "all":
+        page.click("#open-side")
+        page.get_by_role("button", name="Doubtful").wait_for()
+        page.keyboard.press("Escape")
+        page.click("#open-enough")
+        page.get_by_role("button", name="Finish").wait_for()
+        page.keyboard.press("Escape")
+        for button in page.locator("#actions button:visible").all():
+            box = button.bounding_box()
+            assert box["height"] >= 36
