@@ -7,38 +7,53 @@ import pytest
 from tests.reviewing.fake_pool import HOSTILE_NAME, NONE, FakePool
 from tests.reviewing.fake_server import FakeServer
 
-pytestmark = pytest.mark.filterwarnings("default::ResourceWarning")
+READY = ".cell:not(.empty), .group, .empty-note:not([hidden])"
+
+@pytest.fixture(scope="module")
+def context(browser):
+    """One for all tests of this file: the files of the page are read once."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(8000)
+    yield context
+    context.close()
 
 
-@pytest.fixture
-def server():
+@pytest.fixture(scope="module")
+def one_server():
     server = FakeServer()
     yield server
     server.stop()
 
 
 @pytest.fixture
-def open_page(browser, server):
-    """A function that opens the page; every error in the browser's console fails the test."""
-    contexts, problems = [], []
+def server(one_server):
+    one_server.renew(FakePool())
+    return one_server
 
-    def open_it(fragment="", width=1280, height=800, url=None, **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
+
+@pytest.fixture
+def open_page(context, server):
+    """A function that opens the page; every error in the browser's console fails the test."""
+    pages, problems = [], []
+
+    def open_it(fragment="", *, width=1280, height=800, theme="light"):
         page = context.new_page()
-        page.set_default_timeout(8000)
+        pages.append(page)
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=theme)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error"
                 and "ERR_CONNECTION" not in message.text else None)  # fmt: skip
-        page.on("dialog", lambda dialog: dialog.dismiss())
-        page.goto((url or server.url) + fragment)
+        page.on("dialog", lambda dialog: problems.append(dialog.message) or dialog.accept())
+        page.goto(server.url + fragment)
         page.wait_for_selector("body[data-ready]")
-        wait_for(page, "!!document.querySelector('.cell:not(.empty), .group, .empty-note:not([hidden])')")
+        wait_for(page, f"!!document.querySelector('{READY}')")
         return page
 
     yield open_it
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.evaluate("localStorage.clear()")
+        page.close()
     assert problems == []
 
 
@@ -66,29 +81,23 @@ def shown_ids(page):
     return page.evaluate("[...document.querySelectorAll('.cell')].map((c) => c.itemId)")
 
 
-def test_only_visible_items_are_requested(browser):
-    server = FakeServer(FakePool(100_000))
-    try:
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.goto(server.url + "#view=all")
-        page.wait_for_selector(".cell:not(.empty)")
-        page.wait_for_timeout(300)
-        assert len([path for path in server.paths if path.startswith("/api/")]) == 4
-        assert len([path for path in server.paths if path.startswith("/image/")]) < 40
-        server.paths.clear()
-        page.evaluate("document.getElementById('grid').scrollTop = 1e9")
-        wait_for(page, 
-            "[...document.querySelectorAll('.cell:not(.empty)')].some((c) => c.itemId === 99999)"
-        )
-        asked = [path for path in server.paths if path.startswith("/api/items")]
-        numbers = [int(n) for path in asked for n in path.partition("=")[2].split(",")]
-        assert len(asked) == 1
-        assert len(numbers) < 60
-        assert min(numbers) > 99_900
-        assert page.locator(".cell").count() < 80
-        page.close()
-    finally:
-        server.stop()
+def test_only_visible_items_are_requested(open_page, server):
+    server.renew(FakePool(100_000))
+    page = open_page("#view=all")
+    page.wait_for_timeout(300)
+    assert len([path for path in server.paths if path.startswith("/api/")]) == 4
+    assert len([path for path in server.paths if path.startswith("/image/")]) < 40
+    server.paths.clear()
+    page.evaluate("document.getElementById('grid').scrollTop = 1e9")
+    wait_for(page, 
+        "[...document.querySelectorAll('.cell:not(.empty)')].some((c) => c.itemId === 99999)"
+    )
+    asked = [path for path in server.paths if path.startswith("/api/items")]
+    numbers = [int(n) for path in asked for n in path.partition("=")[2].split(",")]
+    assert len(asked) == 1
+    assert len(numbers) < 60
+    assert min(numbers) > 99_900
+    assert page.locator(".cell").count() < 80
 
 
 def test_keys_answer_and_the_focus_moves_on(open_page, server):
@@ -145,24 +154,18 @@ def test_a_range_is_answered_and_undone_at_once(open_page, server):
     wait_for(page, "!document.querySelector('.cell.answered')")
 
 
-def test_large_bulk_asks_once_and_keeps_answers(browser):
-    server = FakeServer(FakePool(1200))
-    try:
-        server.pool.answer("label", [0, 700], "ship", client="other")
-        page = browser.new_page()
-        page.goto(server.url + "#view=all")
-        page.wait_for_selector(".cell:not(.empty)")
-        page.keyboard.press("Control+a")
-        page.keyboard.press("Enter")
-        page.get_by_role("button", name="Yes, all 1,198").click()
-        wait_for(page, lambda: len(server.pool.log) == 2)
-        assert len(server.pool.answers) == 1200
-        assert server.pool.answers[0] == server.pool.answers[700] == "ship"
-        page.keyboard.press("u")
-        wait_for(page, lambda: len(server.pool.answers) == 2)
-        page.close()
-    finally:
-        server.stop()
+def test_large_bulk_asks_once_and_keeps_answers(open_page, server):
+    server.renew(FakePool(1200))
+    server.pool.answer("label", [0, 700], "ship", client="other")
+    page = open_page("#view=all")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Yes, all 1,198").click()
+    wait_for(page, lambda: len(server.pool.log) == 2)
+    assert len(server.pool.answers) == 1200
+    assert server.pool.answers[0] == server.pool.answers[700] == "ship"
+    page.keyboard.press("u")
+    wait_for(page, lambda: len(server.pool.answers) == 2)
 
 
 def test_filters_search_and_sort(open_page, server):
@@ -188,26 +191,19 @@ def test_filters_search_and_sort(open_page, server):
     wait_for(page, f"document.querySelector('.cell')?.itemId === {best}")
 
 
-def test_hostile_names_are_text(browser):
+def test_hostile_names_are_text(open_page, server):
     hostile = "<img src=x onerror=alert(1)>"
-    server = FakeServer(FakePool(20, (hostile, "dog")))
-    try:
-        page = browser.new_page()
-        page.on("dialog", lambda dialog: pytest.fail("a script ran"))
-        page.goto(server.url + "#view=all")
-        page.wait_for_selector(".cell:not(.empty)")
-        assert page.locator(".cell-name").nth(3).inner_text() == HOSTILE_NAME
-        page.locator(".cell").nth(3).dblclick()
-        assert page.locator(".preview-name").inner_text() == HOSTILE_NAME
-        assert hostile in page.locator("dialog .scores").inner_text()
-        page.keyboard.press("1")
-        page.keyboard.press("Escape")
-        page.click("#history")
-        page.get_by_text(f"1 photo labelled {hostile}").wait_for()
-        assert page.locator("img[src='x']").count() == 0
-        page.close()
-    finally:
-        server.stop()
+    server.renew(FakePool(20, (hostile, "dog")))
+    page = open_page("#view=all")
+    assert page.locator(".cell-name").nth(3).inner_text() == HOSTILE_NAME
+    page.locator(".cell").nth(3).dblclick()
+    assert page.locator(".preview-name").inner_text() == HOSTILE_NAME
+    assert hostile in page.locator("dialog .scores").inner_text()
+    page.keyboard.press("1")
+    page.keyboard.press("Escape")
+    page.click("#history")
+    page.get_by_text(f"1 photo labelled {hostile}").wait_for()
+    assert page.locator("img[src='x']").count() == 0
 
 
 def test_keyboard_only(open_page, server):
@@ -253,28 +249,28 @@ def test_class_keys_can_be_changed(open_page, server):
     page.get_by_label("Key of horse").press("h")
     page.keyboard.press("Escape")
     page.keyboard.press("h")
-    wait_for(page, lambda: answers(server)[-1]["label"] == "horse")
+    page.get_by_text("Saved").wait_for()
+    assert answers(server)[-1]["label"] == "horse"
     page.reload()
     page.wait_for_selector(".cell:not(.empty)")
     page.keyboard.press("h")
     wait_for(page, lambda: len(answers(server)) == 2)
 
 
-@pytest.mark.parametrize("view", ["all", "class", "groups", "map"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_phone_width(open_page, view, theme):
-    page = open_page(f"#view={view}", width=320, height=640, color_scheme=theme, has_touch=True)
-    assert page.evaluate("document.documentElement.scrollWidth") == 320
+def test_phone_width(open_page, theme):
+    page = open_page("#view=all", width=320, height=640, theme=theme)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    level = int(re.search(r"\d+", ground)[0])
-    assert (level < 60) == (theme == "dark")
-    if view == "all":
+    assert (int(re.search(r"\d+", ground)[0]) < 60) == (theme == "dark")
+    for button in page.locator("#actions button:visible").all():
+        assert button.bounding_box()["height"] >= 36
+    for view in ("By class", "Groups", "Map", "Doubtful"):
         page.click("#open-side")
-        page.get_by_role("button", name="Doubtful").wait_for()
-        page.keyboard.press("Escape")
-        page.click("#open-enough")
-        page.get_by_role("button", name="Finish").wait_for()
-        page.keyboard.press("Escape")
-        for button in page.locator("#actions button:visible").all():
-            box = button.bounding_box()
-            assert box["height"] >= 36
+        page.get_by_role("button", name=view).click()
+        wait_for(page, f"!!document.querySelector('{READY}')")
+        assert page.evaluate("document.documentElement.scrollWidth") == 320
+        assert page.evaluate("document.getElementById('grid').scrollWidth") <= 320
+    page.click("#open-enough")
+    page.get_by_role("button", name="Finish").wait_for()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "open-enough"
