@@ -9,6 +9,12 @@ from infoshot.labelling.run_files import FACTS
 from tests.labelling.conftest import made  # noqa: F401 - a fixture: 60 photos of three classes
 from tests.reviewing.client import Client
 from tests.reviewing.fake_session import FakeSession
+from tests.reviewing.page_driver import (  # noqa: F401 - fixtures of the tests in a browser
+    fake_server,
+    one_context,
+    one_fake_server,
+    open_page,
+)
 
 SECRET = "content of a file outside"
 

@@ -11,7 +11,7 @@ NONE = "(none)"
 HOSTILE_NAME = "<img src=x onerror=alert(1)>.jpg"
 
 
-class Conflict(Exception):
+class ConflictError(Exception):
     """Another client answered one of the photos differently."""
 
 
@@ -228,7 +228,7 @@ class FakePool:
                 and self.entry_of[i] > seen and self._client_of(i) != client
             ]  # fmt: skip
             if conflicts and not replace:
-                raise Conflict(conflicts)
+                raise ConflictError(conflicts)
             before = self._remember()
             self._apply(action, answers)
             words = {"skip": "skipped", "clear": "cleared", "accept": "confirmed"}.get(action)

@@ -6,12 +6,13 @@ import queue
 import socket
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import infoshot.reviewing
-from tests.reviewing.fake_pool import Conflict, FakePool
+from tests.reviewing.fake_pool import ConflictError, FakePool
 
 STATIC = Path(infoshot.reviewing.__file__).parent / "static"
 POLICY = (
@@ -48,6 +49,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
+
+    def reply_in_part(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self):
         url = urlsplit(self.path)
@@ -104,6 +111,8 @@ class Handler(BaseHTTPRequestHandler):
                     event, data, entry = events.get(timeout=0.1)
                 except queue.Empty:
                     continue
+                while self.server.owner.hold_events:
+                    time.sleep(0.05)
                 number = f"id: {entry}\n" if entry else ""
                 text = f"event: {event}\n{number}data: {json.dumps(data)}\n\n"
                 self.wfile.write(text.encode())
@@ -123,10 +132,17 @@ class Handler(BaseHTTPRequestHandler):
             "goal": pool.set_goal, "finish": lambda exports, client: pool.finish() or {},
         }  # fmt: skip
         self.server.posted.append((name, body))
+        if self.server.owner.refuse:
+            self.reply({"error": "The disk is full."}, status=500)
+            return
         try:
             with pool.lock:
-                self.reply(calls[name](**body))
-        except Conflict as error:
+                answer = calls[name](**body)
+            if self.server.owner.lose_replies:
+                self.reply_in_part()
+            else:
+                self.reply(answer)
+        except ConflictError as error:
             self.reply({"error": "Another person answered differently.",
                         "conflicts": error.args[0]}, status=409)  # fmt: skip
         except ValueError as error:
@@ -140,11 +156,13 @@ class FakeServer:
         self.pool = pool or FakePool()
         self.port = port
         self.paths, self.posted = [], []
+        self.refuse = self.lose_replies = self.hold_events = False
         self.start()
 
     def start(self):
         self.http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self.http.daemon_threads = True
+        self.http.owner = self
         self.http.pool, self.http.paths, self.http.posted = self.pool, self.paths, self.posted
         self.http.stopping, self.http.connections = False, []
         self.port = self.http.server_address[1]
@@ -155,6 +173,7 @@ class FakeServer:
     def renew(self, pool):
         """Another pool behind the same address."""
         self.pool = self.http.pool = pool
+        self.refuse = self.lose_replies = self.hold_events = False
         self.paths.clear()
         self.posted.clear()
 

@@ -5,94 +5,27 @@ import re
 import pytest
 
 from tests.reviewing.fake_pool import HOSTILE_NAME, NONE, FakePool
-from tests.reviewing.fake_server import FakeServer
+from tests.reviewing.fake_server import STATIC
+from tests.reviewing.page_driver import READY, answers, focused_id, shown_ids, wait_for
 
-READY = ".cell:not(.empty), .group, .empty-note:not([hidden])"
-
-@pytest.fixture(scope="module")
-def context(browser):
-    """One for all tests of this file: the files of the page are read once."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(8000)
-    yield context
-    context.close()
+NAME_OF_FOCUS = """
+    (document.activeElement.getAttribute("aria-label") || document.activeElement.innerText)
+        .split("\\n")[0]
+"""
 
 
-@pytest.fixture(scope="module")
-def one_server():
-    server = FakeServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def server(one_server):
-    one_server.renew(FakePool())
-    return one_server
-
-
-@pytest.fixture
-def open_page(context, server):
-    """A function that opens the page; every error in the browser's console fails the test."""
-    pages, problems = [], []
-
-    def open_it(fragment="", *, width=1280, height=800, theme="light"):
-        page = context.new_page()
-        pages.append(page)
-        page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=theme)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error"
-                and "ERR_CONNECTION" not in message.text else None)  # fmt: skip
-        page.on("dialog", lambda dialog: problems.append(dialog.message) or dialog.accept())
-        page.goto(server.url + fragment)
-        page.wait_for_selector("body[data-ready]")
-        wait_for(page, f"!!document.querySelector('{READY}')")
-        return page
-
-    yield open_it
-    for page in pages:
-        page.evaluate("localStorage.clear()")
-        page.close()
-    assert problems == []
-
-
-def answers(server):
-    return [body for name, body in server.posted if name == "answers"]
-
-
-def wait_for(page, condition):
-    """Wait until a function, or an expression in the browser, is true.
-
-    Playwright's own `wait_for_function` needs `eval`, which the page's policy forbids.
-    """
-    for _ in range(160):
-        if page.evaluate(condition) if isinstance(condition, str) else condition():
-            return
-        page.wait_for_timeout(25)
-    raise AssertionError(f"it did not happen within 4 s: {condition}")
-
-
-def focused_id(page):
-    return page.evaluate("document.activeElement.itemId ?? null")
-
-
-def shown_ids(page):
-    return page.evaluate("[...document.querySelectorAll('.cell')].map((c) => c.itemId)")
-
-
-def test_only_visible_items_are_requested(open_page, server):
-    server.renew(FakePool(100_000))
+def test_only_visible_items_are_requested(open_page, fake_server):
+    fake_server.renew(FakePool(100_000))
     page = open_page("#view=all")
     page.wait_for_timeout(300)
-    assert len([path for path in server.paths if path.startswith("/api/")]) == 4
-    assert len([path for path in server.paths if path.startswith("/image/")]) < 40
-    server.paths.clear()
+    assert len([path for path in fake_server.paths if path.startswith("/api/")]) == 4
+    assert len([path for path in fake_server.paths if path.startswith("/image/")]) < 40
+    fake_server.paths.clear()
     page.evaluate("document.getElementById('grid').scrollTop = 1e9")
-    wait_for(page, 
-        "[...document.querySelectorAll('.cell:not(.empty)')].some((c) => c.itemId === 99999)"
+    wait_for(
+        page, "[...document.querySelectorAll('.cell:not(.empty)')].some((c) => c.itemId === 99999)"
     )
-    asked = [path for path in server.paths if path.startswith("/api/items")]
+    asked = [path for path in fake_server.paths if path.startswith("/api/items")]
     numbers = [int(n) for path in asked for n in path.partition("=")[2].split(",")]
     assert len(asked) == 1
     assert len(numbers) < 60
@@ -100,7 +33,7 @@ def test_only_visible_items_are_requested(open_page, server):
     assert page.locator(".cell").count() < 80
 
 
-def test_keys_answer_and_the_focus_moves_on(open_page, server):
+def test_keys_answer_and_the_focus_moves_on(open_page, fake_server):
     page = open_page()
     first, second, third, fourth = shown_ids(page)[:4]
     assert focused_id(page) == first
@@ -108,36 +41,36 @@ def test_keys_answer_and_the_focus_moves_on(open_page, server):
     page.keyboard.press("2")
     page.keyboard.press("x")
     page.keyboard.press("s")
-    wait_for(page, lambda: len(server.pool.log) == 4)
-    sent = [(body["action"], body["ids"], body["label"]) for body in answers(server)]
+    wait_for(page, lambda: len(fake_server.pool.log) == 4)
+    sent = [(body["action"], body["ids"], body["label"]) for body in answers(fake_server)]
     assert sent == [
         ("accept", [first], ""),
         ("label", [second], "dog"),
         ("reject", [third], ""),
         ("skip", [fourth], ""),
     ]
-    assert server.pool.answers[third] == NONE
+    assert fake_server.pool.answers[third] == NONE
     assert focused_id(page) == shown_ids(page)[4]
     cell = page.locator(".cell").nth(1)
     assert "dog, answered" in cell.get_attribute("aria-label")
     page.keyboard.press("u")
     page.keyboard.press("Control+z")
-    wait_for(page, lambda: third not in server.pool.answers)
+    wait_for(page, lambda: third not in fake_server.pool.answers)
     wait_for(page, f"document.activeElement.itemId === {third}")
-    assert server.pool.answers[second] == "dog"
+    assert fake_server.pool.answers[second] == "dog"
 
 
-def test_a_key_that_is_held_answers_once(open_page, server):
+def test_a_key_that_is_held_answers_once(open_page, fake_server):
     page = open_page()
     page.keyboard.down("Enter")
     page.keyboard.down("Enter")
     page.keyboard.down("Enter")
     page.keyboard.up("Enter")
     page.wait_for_timeout(150)
-    assert len(answers(server)) == 1
+    assert len(answers(fake_server)) == 1
 
 
-def test_a_range_is_answered_and_undone_at_once(open_page, server):
+def test_a_range_is_answered_and_undone_at_once(open_page, fake_server):
     page = open_page("#view=all")
     page.locator(".cell").nth(1).click()
     page.locator(".cell").nth(6).click(modifiers=["Shift"])
@@ -145,35 +78,35 @@ def test_a_range_is_answered_and_undone_at_once(open_page, server):
     assert page.locator(".cell.chosen").count() == 5
     assert "5 photos selected" in page.locator("#actions").inner_text()
     page.keyboard.press("3")
-    wait_for(page, lambda: len(server.pool.log) == 1)
-    assert sorted(server.pool.answers) == [1, 2, 4, 5, 6]
-    assert set(server.pool.answers.values()) == {"horse"}
+    wait_for(page, lambda: len(fake_server.pool.log) == 1)
+    assert sorted(fake_server.pool.answers) == [1, 2, 4, 5, 6]
+    assert set(fake_server.pool.answers.values()) == {"horse"}
     assert focused_id(page) == 7
     page.keyboard.press("u")
-    wait_for(page, lambda: not server.pool.answers)
+    wait_for(page, lambda: not fake_server.pool.answers)
     wait_for(page, "!document.querySelector('.cell.answered')")
 
 
-def test_large_bulk_asks_once_and_keeps_answers(open_page, server):
-    server.renew(FakePool(1200))
-    server.pool.answer("label", [0, 700], "ship", client="other")
+def test_large_bulk_asks_once_and_keeps_answers(open_page, fake_server):
+    fake_server.renew(FakePool(1200))
+    fake_server.pool.answer("label", [0, 700], "ship", client="other")
     page = open_page("#view=all")
     page.keyboard.press("Control+a")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Yes, all 1,198").click()
-    wait_for(page, lambda: len(server.pool.log) == 2)
-    assert len(server.pool.answers) == 1200
-    assert server.pool.answers[0] == server.pool.answers[700] == "ship"
+    wait_for(page, lambda: len(fake_server.pool.log) == 2)
+    assert len(fake_server.pool.answers) == 1200
+    assert fake_server.pool.answers[0] == fake_server.pool.answers[700] == "ship"
     page.keyboard.press("u")
-    wait_for(page, lambda: len(server.pool.answers) == 2)
+    wait_for(page, lambda: len(fake_server.pool.answers) == 2)
 
 
-def test_filters_search_and_sort(open_page, server):
+def test_filters_search_and_sort(open_page, fake_server):
     page = open_page("#view=all")
     page.get_by_label("Status").select_option("unsure")
     wait_for(page, "!!document.querySelector('.mark-unsure')")
     page.wait_for_timeout(100)
-    assert all(server.pool.status(i) == "unsure" for i in shown_ids(page) if i is not None)
+    assert all(fake_server.pool.status(i) == "unsure" for i in shown_ids(page) if i is not None)
     page.get_by_role("button", name="Clear filters").click()
     page.get_by_label("Search by file name").fill("0012")
     wait_for(page, "document.querySelector('.view-count').textContent === '11'")
@@ -181,19 +114,19 @@ def test_filters_search_and_sort(open_page, server):
     page.get_by_role("button", name="Clear filters").click()
     page.get_by_label("Confidence from, in percent").fill("90")
     page.get_by_label("Confidence from, in percent").press("Enter")
-    expected = int((server.pool.confidence >= 0.9).sum())
+    expected = int((fake_server.pool.confidence >= 0.9).sum())
     wait_for(page, f"document.querySelector('.view-count').textContent === '{expected}'")
     page.get_by_label("Sort by").select_option("confidence")
     page.get_by_role("button", name="Reverse the order").click()
-    best = int(max(range(400), key=lambda i: (server.pool.confidence[i], i)))
+    best = int(max(range(400), key=lambda i: (fake_server.pool.confidence[i], i)))
     wait_for(page, f"document.querySelector('.cell').itemId === {best}")
     page.reload()
     wait_for(page, f"document.querySelector('.cell')?.itemId === {best}")
 
 
-def test_hostile_names_are_text(open_page, server):
+def test_hostile_names_are_text(open_page, fake_server):
     hostile = "<img src=x onerror=alert(1)>"
-    server.renew(FakePool(20, (hostile, "dog")))
+    fake_server.renew(FakePool(20, (hostile, "dog")))
     page = open_page("#view=all")
     assert page.locator(".cell-name").nth(3).inner_text() == HOSTILE_NAME
     page.locator(".cell").nth(3).dblclick()
@@ -206,17 +139,22 @@ def test_hostile_names_are_text(open_page, server):
     assert page.locator("img[src='x']").count() == 0
 
 
-def test_keyboard_only(open_page, server):
+def test_keyboard_only(open_page, fake_server):
     page = open_page()
     page.evaluate("document.activeElement.blur()")
     names = []
     for _ in range(100):
         page.keyboard.press("Tab")
-        names.append(page.evaluate(
-            "(document.activeElement.getAttribute('aria-label') || document.activeElement.innerText)"
-            ".split('\\n')[0]"))  # fmt: skip
+        names.append(page.evaluate(NAME_OF_FOCUS))
     names = names[names.index("Skip to the photos") :]
-    order = ["Skip to the photos", "History", "Suggested next", "cat", "Search by file name", "Sort by"]
+    order = [
+        "Skip to the photos",
+        "History",
+        "Suggested next",
+        "cat",
+        "Search by file name",
+        "Sort by",
+    ]
     places = [next(k for k, name in enumerate(names) if name.startswith(text)) for text in order]
     grid = next(k for k, name in enumerate(names) if name.startswith("photo-"))
     accept = names.index("Accept")
@@ -225,36 +163,38 @@ def test_keyboard_only(open_page, server):
     page.locator(".cell").first.focus()
     for key in ("ArrowRight", "ArrowDown", "Home", "End"):
         page.keyboard.press(key)
-    assert focused_id(page) == shown_ids(page)[-1] == server.pool.view({"view": "suggested"})[-1]
+    assert (
+        focused_id(page) == shown_ids(page)[-1] == fake_server.pool.view({"view": "suggested"})[-1]
+    )
     page.keyboard.press("Home")
     page.keyboard.press("Space")
     page.wait_for_selector("dialog.preview[open]")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("4")
-    wait_for(page, lambda: len(server.pool.log) == 1)
+    wait_for(page, lambda: len(fake_server.pool.log) == 1)
     assert page.locator(".preview-place").inner_text().startswith("3 of")
     page.keyboard.press("Escape")
     assert focused_id(page) == shown_ids(page)[2]
     page.keyboard.press("/")
     page.keyboard.type("hor")
     page.keyboard.press("Enter")
-    wait_for(page, lambda: answers(server)[-1]["label"] == "horse")
+    wait_for(page, lambda: answers(fake_server)[-1]["label"] == "horse")
     page.keyboard.press("?")
     page.get_by_role("heading", name="Keys").wait_for()
 
 
-def test_class_keys_can_be_changed(open_page, server):
+def test_class_keys_can_be_changed(open_page, fake_server):
     page = open_page()
     page.keyboard.press("?")
     page.get_by_label("Key of horse").press("h")
     page.keyboard.press("Escape")
     page.keyboard.press("h")
     page.get_by_text("Saved").wait_for()
-    assert answers(server)[-1]["label"] == "horse"
+    assert answers(fake_server)[-1]["label"] == "horse"
     page.reload()
     page.wait_for_selector(".cell:not(.empty)")
     page.keyboard.press("h")
-    wait_for(page, lambda: len(answers(server)) == 2)
+    wait_for(page, lambda: len(answers(fake_server)) == 2)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -274,3 +214,27 @@ def test_phone_width(open_page, theme):
     page.get_by_role("button", name="Finish").wait_for()
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.id") == "open-enough"
+
+
+def _imports(name):
+    """The modules that a module needs before it runs."""
+    return re.findall(r'^import [^"]*"\./([\w.]+)"', (STATIC / name).read_text(), re.MULTILINE)
+
+
+def test_modules_of_the_first_screen_are_loaded_together():
+    needed, waiting = set(), ["main.js"]
+    while waiting:
+        new = set(_imports(waiting.pop())) - needed
+        needed |= new
+        waiting += new
+    page = (STATIC / "index.html").read_text()
+    assert set(re.findall(r'modulepreload" href="/static/([\w.]+)"', page)) == needed
+    assert not needed & {"map_view.js", "groups.js", "audit.js", "history.js", "finish.js"}
+
+
+def test_files_of_the_page_are_readable():
+    for file in STATIC.iterdir():
+        if file.suffix == ".js":
+            assert len(file.read_text().splitlines()) <= 400, file.name
+        assert "innerHTML" not in file.read_text(), file.name
+        assert not re.search(r"https?://(?!www\.w3\.org/)", file.read_text()), file.name

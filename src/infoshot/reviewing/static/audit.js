@@ -6,6 +6,7 @@ import { count } from "./format.js";
 import { namesOf } from "./keyboard.js";
 import { getAudit } from "./server.js";
 
+const FEW = 5; // photos left before more are asked for
 const ALPHABET = new Intl.Collator(undefined, { numeric: true });
 
 export class Audit {
@@ -13,6 +14,7 @@ export class Audit {
     this.app = app;
     this.root = root;
     this.upcoming = [];
+    this.done = new Set(); // answered here, perhaps not saved yet
     this.#create();
     app.store.addEventListener("state", () => this.draw());
     app.outbox.addEventListener("saved", ({ detail }) => this.isOpen && detail.job.kind === "undo" && this.#load());
@@ -87,20 +89,30 @@ export class Audit {
     return !event.ctrlKey && !event.metaKey && event.key !== "Tab";
   }
 
+  // Begins anew with what the server asks, also after an undo.
   async #load() {
+    this.done.clear();
+    this.upcoming = [];
+    await this.#refill();
+    this.#showPhoto();
+  }
+
+  async #refill() {
     try {
       const { id, next } = await getAudit();
-      this.upcoming = [...(id === null ? [] : [id]), ...next];
+      const known = new Set([...this.done, ...this.upcoming]);
+      this.upcoming.push(...[id, ...next].filter((each) => each !== null && !known.has(each)));
     } catch (error) {
       this.app.messages.warn(error.message);
     }
-    this.#showPhoto();
   }
 
   #answer(label) {
     const id = this.upcoming.shift();
     if (id === undefined) return;
+    this.done.add(id);
     this.app.outbox.add("audit", [id], label);
+    if (this.upcoming.length < FEW) this.#refill();
     this.app.messages.say(`Answered ${label}.`);
     this.search.value = "";
     this.#drawClasses();

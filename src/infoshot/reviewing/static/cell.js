@@ -31,6 +31,7 @@ export function describe(item, none) {
 export function createCell() {
   const parts = {
     image: picture(null),
+    note: el("span", { class: "thumb-note" }),
     marks: el("span", { class: "marks", "aria-hidden": "true" }),
     label: el("span", { class: "cell-label" }),
     swatch: swatch("transparent"),
@@ -40,7 +41,7 @@ export function createCell() {
   const cell = el(
     "div",
     { class: "cell", role: "gridcell", tabindex: "-1" },
-    el("span", { class: "thumb" }, parts.image, parts.marks),
+    el("span", { class: "thumb" }, parts.image, parts.note, parts.marks),
     el(
       "span",
       { class: "caption", "aria-hidden": "true" },
@@ -87,6 +88,7 @@ function showItem(cell, item, store) {
   setText(parts.confidence, item.answer === null ? percent(item.confidence) : "");
   setText(parts.name, item.name);
   cell.title = item.path;
+  setText(parts.note, item.status === "unreadable" ? item.reason || "cannot be opened" : "");
   const marks = marksOf(item);
   const shown = marks.map((mark) => mark.name).join(" ");
   if (parts.marks.dataset.shown !== shown) {

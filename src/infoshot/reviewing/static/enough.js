@@ -101,19 +101,25 @@ export class EnoughPanel {
   }
 }
 
-// A scale from 50 % to 100 % with the interval of the estimate, the promise and the goal.
+const STARTS = [0.8, 0.5, 0];
+
+// A scale up to 100 % with the interval of the estimate, the promise and the goal.
 class Gauge {
   constructor() {
     this.band = el("span", { class: "gauge-band" });
     this.point = el("span", { class: "gauge-point" });
     this.promise = el("span", { class: "gauge-promise" });
     this.goal = el("span", { class: "gauge-goal" });
-    this.text = el("figcaption", { class: "gauge-scale" }, el("span", { text: "50 %" }), el("span", { text: "100 %" }));
+    this.start = el("span");
+    this.text = el("figcaption", { class: "gauge-scale" }, this.start, el("span", { text: percent(1) }));
     this.root = el("figure", { class: "gauge", "aria-hidden": "true" }, el("div", { class: "gauge-track" }, this.band, this.promise, this.point, this.goal), this.text);
   }
 
   draw(estimate, goal, promise) {
-    const place = (share) => `${Math.max(0, Math.min(100, 200 * (share - 0.5)))}%`;
+    const lowest = Math.min(goal - 0.05, estimate?.low ?? 1, promise?.low || 1);
+    const start = STARTS.find((share) => share <= lowest) ?? 0;
+    const place = (share) => `${Math.max(0, Math.min(100, (100 * (share - start)) / (1 - start)))}%`;
+    setText(this.start, percent(start));
     this.band.hidden = this.point.hidden = !estimate;
     if (estimate) {
       this.band.style.left = place(estimate.low);

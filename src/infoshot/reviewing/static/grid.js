@@ -18,6 +18,7 @@ export class Grid extends EventTarget {
     this.store = store;
     this.selection = new Selection();
     this.size = 160;
+    this.hasPictures = true;
     this.columns = 1;
     this.rows = new Map(); // row number -> element
     this.spare = [];
@@ -171,8 +172,9 @@ export class Grid extends EventTarget {
     const top = Math.floor(this.selection.focus / this.columns) * this.rowHeight;
     const offset = this.#offset();
     const room = this.scroller.clientHeight;
-    if (top < offset) this.#scrollTo(top);
-    else if (top + this.rowHeight > offset + room) this.#scrollTo(top + this.rowHeight - room + GAP);
+    const margin = Math.max(0, Math.min(this.rowHeight / 2, (room - this.rowHeight) / 2));
+    if (top < offset) this.#scrollTo(top - margin);
+    else if (top + this.rowHeight > offset + room) this.#scrollTo(top + this.rowHeight - room + margin);
   }
 
   #draw() {
@@ -240,6 +242,7 @@ export class Grid extends EventTarget {
     this.loading ??= setTimeout(() => {
       this.loading = null;
       this.store.request(this.selection.ids.subarray(...this.range));
+      if (!this.hasPictures) return;
       for (const row of this.rows.values()) for (const cell of row.children) loadImage(cell);
     }, LOAD_MS);
   }

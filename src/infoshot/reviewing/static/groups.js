@@ -7,6 +7,7 @@ import { pickClass } from "./picker.js";
 import { getGroups } from "./server.js";
 
 const SHOWN = 36;
+const SMALL = 4; // photos; such groups stand side by side
 
 export class Groups {
   constructor(app, root) {
@@ -76,7 +77,7 @@ export class Groups {
   #handleKey(event) {
     if (document.querySelector("dialog[open]")) return false;
     const row = this.#current();
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
     if (step) {
       const next = this.rows[row ? this.rows.indexOf(row) + step : 0];
       next?.root.focus();
@@ -111,7 +112,7 @@ class GroupRow {
     const rest = group.ids.length - this.thumbs.length;
     this.root = el(
       "section",
-      { class: "group", role: "listitem", tabindex: "0", "aria-label": `${photos(group.ids.length)}, ${group.label}` },
+      { class: group.ids.length > SMALL ? "group large" : "group", role: "listitem", tabindex: "0", "aria-label": `${photos(group.ids.length)}, ${group.label}` },
       el(
         "div",
         { class: "group-head" },
@@ -158,7 +159,7 @@ class GroupRow {
     const agreement = group.agreement < 1 ? `, ${percent(group.agreement)} of them ${group.label}` : "";
     setText(this.count, `${photos(group.ids.length)}${agreement}`);
     const n = this.ids.length;
-    setText(this.confirmButton.querySelector(".button-text"), n ? `All ${n} are ${group.label}` : "Done");
+    setText(this.confirmButton.querySelector(".button-text"), n ? `${n === 1 ? "This is" : n === 2 ? "Both are" : `All ${n} are`} ${group.label}` : "Done");
     this.confirmButton.disabled = n === 0 || !group.label;
     this.root.classList.toggle("done", n === 0);
     for (const { id, root, mark, label } of this.thumbs) {

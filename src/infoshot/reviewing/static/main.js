@@ -78,6 +78,7 @@ class App {
     this.#listenToServer();
     this.#listenToView();
     this.outbox.addEventListener("saved", (event) => this.#saved(event.detail));
+    this.outbox.addEventListener("caught-up", () => this.messages.inform("All answers are saved."));
     this.outbox.addEventListener("taken-back", () => this.messages.inform("Undone before it was sent."));
     this.outbox.addEventListener("refused", ({ detail }) => this.messages.warn(detail.error.message));
     this.outbox.addEventListener("conflict", () => this.openConflicts());
@@ -145,9 +146,8 @@ class App {
     this.view.reorderAfter(this.grid.lastVisibleIndex);
   }
 
-  #saved({ job, result, wasOffline }) {
+  #saved({ job, result }) {
     this.store.loadStateSoon();
-    if (wasOffline && !this.outbox.nUnsaved) this.messages.inform("All answers are saved.");
     if (job.kind !== "undo") return;
     this.messages.inform(job.to === null ? "Undone." : "Back to the chosen point.");
     const index = result.ids?.length ? this.grid.selection.ids.indexOf(result.ids[0]) : -1;

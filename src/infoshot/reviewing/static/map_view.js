@@ -92,7 +92,7 @@ export class MapView {
     const colours = byLabel
       ? label.map((number) => (number === NO_LABEL ? classNames.length : number))
       : Uint16Array.from(confidence, (value) => Math.round((value / 255) * (palette.length - 1)));
-    const alpha = Uint8Array.from(flags, (flag) => (flag & ANSWERED ? 255 : 170));
+    const alpha = Uint8Array.from(flags, (flag) => (flag & ANSWERED ? 255 : 215));
     this.map.setColours(colours, alpha, palette);
     this.#drawLegend(byLabel, palette);
   }

@@ -108,7 +108,7 @@ export class Outbox extends EventTarget {
   }
 
   #finish(job, result) {
-    const wasOffline = this.isOffline;
+    this.wasOffline ||= this.isOffline;
     this.nFailures = 0;
     this.queue.shift();
     this.store.seen = Math.max(this.store.seen, result.entry);
@@ -116,7 +116,10 @@ export class Outbox extends EventTarget {
     if (job.action === "accept") this.store.expire(job.ids); // the prediction may have changed meanwhile
     for (const id of job.ids) this.store.change(id, (item) => this.#saved(item, job, result));
     this.changed();
-    this.emit("saved", { job, result, wasOffline });
+    this.emit("saved", { job, result });
+    if (this.queue.length || !this.wasOffline) return;
+    this.wasOffline = false;
+    this.emit("caught-up");
   }
 
   #saved(item, job, result) {

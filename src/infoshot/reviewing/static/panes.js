@@ -37,6 +37,7 @@ export class Panes {
     find("groups-pane").hidden = view !== "groups";
     find("grid").hidden = view === "groups";
     find("actions").hidden = view === "groups";
+    this.app.grid.hasPictures = view !== "unreadable";
     const size = this.app.toolbar.chosenSize;
     this.app.grid.setSize(view === "map" ? Math.min(size, MAP_SIZE) : size);
     if (view !== "groups") this.groups?.close();

@@ -31,12 +31,22 @@ async function send(path, options = {}) {
   return response;
 }
 
+// The connection may break in the middle of an answer.
+async function read(body) {
+  try {
+    return await body;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Unreachable();
+  }
+}
+
 async function getJson(path) {
-  return (await send(path)).json();
+  return read((await send(path)).json());
 }
 
 async function getBytes(path, options) {
-  return (await send(path, options)).arrayBuffer();
+  return read((await send(path, options)).arrayBuffer());
 }
 
 async function post(path, body) {
@@ -45,7 +55,7 @@ async function post(path, body) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
   });
-  return response.json();
+  return read(response.json());
 }
 
 export const getState = () => getJson("/api/state");
