@@ -149,6 +149,16 @@ class Handler(BaseHTTPRequestHandler):
             self.reply({"error": str(error)}, status=400)
 
 
+class QuietServer(ThreadingHTTPServer):
+    """The browser gives up pictures that scroll out of sight: nothing to report."""
+
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class FakeServer:
     """A server that can stop and come back on its port."""
 
@@ -160,8 +170,7 @@ class FakeServer:
         self.start()
 
     def start(self):
-        self.http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.http.daemon_threads = True
+        self.http = QuietServer(("127.0.0.1", self.port), Handler)
         self.http.owner = self
         self.http.pool, self.http.paths, self.http.posted = self.pool, self.paths, self.posted
         self.http.stopping, self.http.connections = False, []

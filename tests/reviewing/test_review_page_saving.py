@@ -164,6 +164,8 @@ def test_classes_history_and_finish(open_page, fake_server):
     page.get_by_label("Give it to the photo with the focus").check()
     page.get_by_role("button", name="Add", exact=True).click()
     wait_for(page, lambda: list(fake_server.pool.answers.values()) == ["snail"])
+    keys = page.locator(".class-row kbd").all_inner_texts()
+    assert keys == ["1", "2", "3", "4", "5"]
     page.get_by_role("button", name="History").click()
     page.locator(".entry", has_text="class snail added").get_by_role("button").click()
     page.get_by_role("button", name="Undo them").click()

@@ -19,6 +19,7 @@ function nameField(label, value = "") {
 async function change(app, body, error, close) {
   try {
     await postClasses({ ...body, client: app.client });
+    if (body.action === "rename") app.keys.rename(body.name, body.to);
     await app.store.loadState();
     app.store.expire();
     close(true);

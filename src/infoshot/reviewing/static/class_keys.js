@@ -26,10 +26,12 @@ export class ClassKeys extends EventTarget {
       }
     }
     const free = FREE_KEYS.filter((key) => !taken.has(key));
-    for (const name of names) {
-      if (!this.keys.has(name) && !(name in this.own) && free.length) this.keys.set(name, free.shift());
+    for (const name of names.filter((each) => !(each in this.own)).slice(0, free.length)) {
+      this.own[name] = free.shift(); // kept: a class that is added later changes no other key
+      this.keys.set(name, this.own[name]);
     }
     this.classes = new Map([...this.keys].map(([name, key]) => [key, name]));
+    localStorage.setItem(this.storageName, JSON.stringify(this.own));
   }
 
   keyOf(name) {
@@ -48,13 +50,18 @@ export class ClassKeys extends EventTarget {
     this.#save();
   }
 
+  // A class that is renamed keeps its key.
+  rename(name, to) {
+    this.own[to] = this.own[name] ?? "";
+    delete this.own[name];
+  }
+
   reset() {
     this.own = {};
     this.#save();
   }
 
   #save() {
-    localStorage.setItem(this.storageName, JSON.stringify(this.own));
     this.setClasses(this.names);
     this.dispatchEvent(new CustomEvent("change"));
   }

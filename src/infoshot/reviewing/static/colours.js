@@ -7,6 +7,7 @@ const FIRST = [
 const GREY = "#8a929c";
 const CONFIDENCE = ["#b9498f", "#8a5cd0", "#3f7fd6", "#1fa79a", "#7bbd45", "#e6c62e"];
 
+// For photos without a label.
 export const NO_CLASS = GREY;
 
 export function classColour(index) {
@@ -15,10 +16,6 @@ export function classColour(index) {
   const hue = (index * 137.508) % 360;
   const ring = Math.floor(index / FIRST.length) % 3;
   return hslToHex(hue, [0.5, 0.65, 0.4][ring], [0.52, 0.45, 0.62][ring]);
-}
-
-export function classPalette(nClasses) {
-  return [...Array.from({ length: nClasses }, (_, index) => classColour(index)), GREY];
 }
 
 // From least to most confident, in steps.

@@ -65,6 +65,10 @@ export class Commands {
 
   async #answer(action, ids, label, words, fromGrid = ids === null) {
     const chosen = ids ?? this.targets;
+    if (chosen.length === 1 && this.app.store.get(chosen[0])?.status === "unreadable") {
+      this.app.messages.inform("This file could not be opened, so it cannot get an answer.");
+      return false;
+    }
     if (!chosen.length || !(await this.#isMeant(chosen, words))) return false;
     const { outbox, messages, grid, store } = this.app;
     outbox.add(action, chosen, label);

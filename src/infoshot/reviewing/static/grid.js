@@ -46,12 +46,14 @@ export class Grid extends EventTarget {
   }
 
   setIds(ids, { keepFocus = false, keepScroll = false } = {}) {
+    const hadFocus = this.space.contains(document.activeElement);
     this.selection.setIds(ids, { keepFocus });
     this.space.setAttribute("aria-rowcount", this.nRows);
     this.#resize();
     if (!keepScroll) this.scroller.scrollTop = 0;
     if (keepFocus && !keepScroll) this.#reveal();
     this.redraw();
+    if (hadFocus) this.focusCell();
     this.#emit("focus-item");
   }
 

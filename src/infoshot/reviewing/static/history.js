@@ -60,7 +60,7 @@ function row(app, entry, onUndo) {
       el("time", { datetime: entry.time, text: clock(entry.time) }),
       el("span", { class: "entry-text", text: entry.text }),
       entry.undone ? el("span", { class: "chip", text: "undone" }) : null,
-      entry.client && entry.client !== app.client ? el("span", { class: "chip", text: "other window" }) : null,
+      entry.client !== app.client && entry.n > app.firstEntry ? el("span", { class: "chip", text: "other window" }) : null,
     ),
     pictures.length
       ? el("div", { class: "entry-pictures" }, ...pictures, rest > 0 ? el("span", { class: "soft", text: `and ${count(rest)} more` }) : null)

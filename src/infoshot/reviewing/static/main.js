@@ -49,6 +49,7 @@ class App {
 
   async start() {
     await this.store.loadState();
+    this.firstEntry = this.store.state.entry; // what is older was done before this page was opened
     this.keys = new ClassKeys(this.store.state.run);
     this.keys.setClasses(this.store.classNames);
     this.sidebar = new Sidebar(this, find("side"));

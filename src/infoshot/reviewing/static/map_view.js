@@ -1,6 +1,6 @@
 // The map: all photos as points, a lasso, and the photos inside it in the grid.
 
-import { classPalette, confidencePalette } from "./colours.js";
+import { confidencePalette, NO_CLASS } from "./colours.js";
 import { el, picture, setText, swatch } from "./dom.js";
 import { count, labelText, photos } from "./format.js";
 import { createMap } from "./map.js";
@@ -86,9 +86,12 @@ export class MapView {
   #draw() {
     if (!this.points) return;
     const { label, confidence, flags } = this.points;
-    const { classNames } = this.app.store;
+    const { store } = this.app;
+    const { classNames } = store;
     const byLabel = this.colourBy === "label";
-    const palette = byLabel ? classPalette(classNames.length) : confidencePalette();
+    const palette = byLabel
+      ? [...classNames.map((name) => store.colourOf(name)), NO_CLASS]
+      : confidencePalette();
     const colours = byLabel
       ? label.map((number) => (number === NO_LABEL ? classNames.length : number))
       : Uint16Array.from(confidence, (value) => Math.round((value / 255) * (palette.length - 1)));

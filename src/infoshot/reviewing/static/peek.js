@@ -16,7 +16,7 @@ export class Peek {
     this.root = el("div", { class: "peek", "aria-hidden": "true", hidden: true }, this.frame, this.name, this.scores);
     document.body.append(this.root);
     const { space, scroller } = app.grid;
-    space.addEventListener("pointerover", (event) => this.#start(event));
+    space.addEventListener("pointermove", (event) => this.#start(event));
     space.addEventListener("pointerleave", () => this.hide());
     scroller.addEventListener("scroll", () => this.hide(), { passive: true });
     for (const name of ["pointerdown", "keydown"]) document.addEventListener(name, () => this.hide());
@@ -24,6 +24,7 @@ export class Peek {
 
   #start(event) {
     const cell = event.target.closest(".cell");
+    if (!event.movementX && !event.movementY) return; // the page moved, not the pointer
     if (cell === this.cell || event.pointerType === "touch" || !FINE.matches) return;
     this.hide();
     this.cell = cell;

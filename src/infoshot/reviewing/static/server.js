@@ -3,10 +3,14 @@
 // The server answered, and said no.
 export class Refused extends Error {
   constructor(status, body) {
-    super(body.error ?? `The server answered with status ${status}.`);
+    super(asSentence(body.error ?? `The server answered with status ${status}.`));
     this.status = status;
     this.conflicts = body.conflicts ?? [];
   }
+}
+
+function asSentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 // No answer came: the server has stopped, or is being started again.

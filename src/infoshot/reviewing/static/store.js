@@ -14,6 +14,7 @@ export class Store extends EventTarget {
     super();
     this.state = null;
     this.seen = 0; // the last entry of the log that this page knows
+    this.colourNumber = new Map(); // of a class; one that is added later changes no other colour
     this.items = new Map();
     this.version = 0;
     this.overlay = (item) => item; // answers on their way, put on top of an item
@@ -36,7 +37,9 @@ export class Store extends EventTarget {
     this.state = state;
     this.seen = Math.max(this.seen, state.entry);
     this.classNames = state.classes.map((each) => each.name);
-    this.classNumber = new Map(this.classNames.map((name, number) => [name, number]));
+    for (const name of this.classNames) {
+      if (!this.colourNumber.has(name)) this.colourNumber.set(name, this.colourNumber.size);
+    }
     this.emit("state");
   }
 
@@ -46,7 +49,7 @@ export class Store extends EventTarget {
   }
 
   colourOf(label) {
-    return classColour(this.classNumber.get(label) ?? -1);
+    return classColour(this.colourNumber.get(label) ?? -1);
   }
 
   // The item as it is shown: with answers that are not saved yet.

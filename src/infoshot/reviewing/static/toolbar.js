@@ -7,7 +7,7 @@ import { VIEWS } from "./sidebar.js";
 
 const SORTS = [
   ["default", "Default order"], ["confidence", "Confidence"], ["margin", "Margin"],
-  ["outlier", "Outlier score"], ["name", "File name"],
+  ["outlier", "Outlier score"], ["name", "File name"], ["similar", "Similarity"],
 ];
 const STATUSES = [
   ["", "Any status"], ["unanswered", "Unanswered"], ["answered", "Answered"], ["labelled", "Labelled"],
@@ -125,7 +125,8 @@ export class Toolbar {
     const isList = query.view !== "groups";
     setText(this.total, isList ? count(grid.selection.ids.length || view.ids.length) : "");
     this.#drawClasses();
-    this.sort.value = query.sort === "similar" ? "" : query.sort;
+    this.sort.value = query.sort;
+    this.sort.lastChild.hidden = query.pin === null; // needs a pinned photo
     this.status.value = query.status;
     this.classes.value = query.class;
     this.classes.hidden = query.view === "class";
