@@ -15,6 +15,7 @@ export class Audit {
     this.root = root;
     this.upcoming = [];
     this.done = new Set(); // answered here, perhaps not saved yet
+    this.nAnswers = 0; // that an undo may take back: none from before the audit
     this.#create();
     app.store.addEventListener("state", () => this.draw());
     app.outbox.addEventListener("saved", ({ detail }) => this.isOpen && detail.job.kind === "undo" && this.#load());
@@ -45,7 +46,7 @@ export class Audit {
           "div",
           { class: "answer-buttons" },
           button("None of the classes", { iconName: "none", key: "X", onclick: () => this.#answer(this.app.store.state.none) }),
-          button("Undo", { iconName: "undo", key: "U", onclick: () => this.app.commands.undo() }),
+          button("Undo", { iconName: "undo", key: "U", onclick: () => this.#undo() }),
           button("Leave", { key: "Esc", onclick: () => this.close() }),
         ),
         el("p", { class: "soft", text: "The photos are drawn at random and no label is shown, so that your answers are an independent check. Skip is not offered: leaving out the hard ones would make the estimate too good. If you cannot tell, take the class you find most likely." }),
@@ -57,6 +58,7 @@ export class Audit {
     this.root.hidden = false;
     for (const part of document.querySelectorAll(".top, #side, #main, #enough")) part.inert = true;
     this.leave = this.app.keyboard.push((event) => this.#handleKey(event));
+    this.nAnswers = 0;
     this.#drawClasses();
     this.draw();
     await this.#load();
@@ -78,7 +80,7 @@ export class Audit {
       if (name === "escape") this.close();
       else if (event.repeat) return true;
       else if (name === "x") this.#answer(this.app.store.state.none);
-      else if (name === "u" || name === "ctrl+z") this.app.commands.undo();
+      else if (name === "u" || name === "ctrl+z") this.#undo();
       else if (name === "s") this.app.messages.inform("Skip is not offered in the audit: leaving out the hard photos would make the estimate too good.");
       else if (name === "/") this.search.focus();
       else if (name === "?") this.app.openKeys();
@@ -111,6 +113,7 @@ export class Audit {
     const id = this.upcoming.shift();
     if (id === undefined) return;
     this.done.add(id);
+    this.nAnswers += 1;
     this.app.outbox.add("audit", [id], label);
     if (this.upcoming.length < FEW) this.#refill();
     this.app.messages.say(`Answered ${label}.`);
@@ -119,6 +122,15 @@ export class Audit {
     if (this.upcoming.length) this.#showPhoto();
     else this.#loadWhenSaved();
     this.draw();
+  }
+
+  #undo() {
+    if (!this.nAnswers) {
+      this.app.messages.inform("Nothing was answered in this audit yet.");
+      return;
+    }
+    this.nAnswers -= 1;
+    this.app.commands.undo();
   }
 
   #loadWhenSaved() {

@@ -87,7 +87,6 @@ function showItem(cell, item, store) {
   parts.swatch.style.background = store.colourOf(item.label);
   setText(parts.confidence, item.answer === null ? percent(item.confidence) : "");
   setText(parts.name, item.name);
-  cell.title = item.path;
   setText(parts.note, item.status === "unreadable" ? item.reason || "cannot be opened" : "");
   const marks = marksOf(item);
   const shown = marks.map((mark) => mark.name).join(" ");

@@ -121,7 +121,7 @@ class GroupRow {
         this.count,
         el("span", { class: "group-actions" },
           this.confirmButton,
-          button("Another class", { key: "/", onclick: () => this.choose() }),
+          button("Other class", { key: "/", onclick: () => this.choose() }),
           button("None", { iconName: "none", key: "X", onclick: () => this.reject() })),
       ),
       el("div", { class: "group-thumbs" }, ...this.thumbs.map((thumb) => thumb.root), rest > 0 ? el("span", { class: "soft group-rest", text: `and ${rest} more` }) : null),

@@ -165,10 +165,12 @@ class App {
   }
 
   async openView(name, changes = {}) {
+    if (name === "audit") return this.openAudit();
     const first = name === "class" && !changes.class ? { class: this.store.classNames[0] } : {};
     this.panes.closeDrawers();
     await this.view.open(name, { ...first, ...changes });
     if (this.isGridShown()) this.grid.focusCell();
+    return null;
   }
 
   async openPicker() {

@@ -114,6 +114,7 @@ export class Outbox extends EventTarget {
     this.store.seen = Math.max(this.store.seen, result.entry);
     if (job.kind === "undo") this.store.expire(result.ids);
     if (job.action === "accept") this.store.expire(job.ids); // the prediction may have changed meanwhile
+    if (result.n_changed > job.ids.length) this.store.expire(); // files with the same content
     for (const id of job.ids) this.store.change(id, (item) => this.#saved(item, job, result));
     this.changed();
     this.emit("saved", { job, result });
@@ -184,13 +185,19 @@ export class Outbox extends EventTarget {
   }
 
   changed() {
-    if (this.key) {
-      const kept = this.queue.map(({ idSet, ...job }) => job);
-      if (kept.length) sessionStorage.setItem(this.key, JSON.stringify(kept));
-      else sessionStorage.removeItem(this.key);
-    }
+    if (this.key) this.#keep();
     this.store.emit("items");
     this.emit("change");
+  }
+
+  #keep() {
+    const kept = this.queue.map(({ idSet, ...job }) => job);
+    try {
+      if (kept.length) sessionStorage.setItem(this.key, JSON.stringify(kept));
+      else sessionStorage.removeItem(this.key);
+    } catch {
+      // No room in the browser: the answers stay in this page only.
+    }
   }
 
   emit(name, detail) {

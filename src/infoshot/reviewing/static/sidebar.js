@@ -15,6 +15,7 @@ export const VIEWS = [
   ["examples", "Examples", "Your examples, those that look mislabelled first"],
   ["corrected", "Answered", "Photos with an answer, the latest first"],
   ["all", "All photos", "Every photo"],
+  ["audit", "Audit", "Photos at random, answered without seeing the label"],
 ];
 const MANY_CLASSES = 14;
 
@@ -61,7 +62,8 @@ export class Sidebar {
 
   draw() {
     const { store, view } = this.app;
-    const { views, classes, can_change_classes: canChange } = store.state;
+    const { classes, can_change_classes: canChange } = store.state;
+    const views = { ...store.state.views, audit: store.state.n_audited };
     for (const [name, { row, number }] of this.views) {
       setText(number, name in views ? count(views[name]) : "");
       row.toggleAttribute("aria-current", view.name === name);

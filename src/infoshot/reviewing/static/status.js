@@ -3,6 +3,7 @@
 import { openDialog } from "./dialog.js";
 import { button, el, icon, setText } from "./dom.js";
 import { count, photos } from "./format.js";
+import { getEnough } from "./server.js";
 
 export class Status {
   constructor(app, { solver, save, banner }) {
@@ -20,7 +21,7 @@ export class Status {
     app.store.addEventListener("state", () => this.drawSolver());
     app.outbox.addEventListener("change", () => this.drawSave());
     app.outbox.addEventListener("waiting", (event) => this.#wait(event.detail));
-    app.live.addEventListener("lost", () => this.drawSave());
+    app.live.addEventListener("lost", () => this.#explainLoss());
     app.live.addEventListener("connected", () => this.drawSave());
     setInterval(() => !this.banner.hidden && this.drawSave(), 500);
     addEventListener("beforeunload", (event) => app.outbox.nUnsaved && event.preventDefault());
@@ -37,6 +38,13 @@ export class Status {
     this.solver.disabled = state !== "idle" || nChanged === 0;
     this.solver.title = error ?? (this.solver.disabled ? "" : "Show the photos whose label changed");
     this.solver.dataset.state = state;
+  }
+
+  // Events do not say why they ended; a request does.
+  #explainLoss() {
+    this.drawSave();
+    if (this.app.live.nFailures !== 2) return;
+    getEnough().catch((error) => error.status && this.#wait(error));
   }
 
   #wait(error) {
