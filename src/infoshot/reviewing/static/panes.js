@@ -1,6 +1,6 @@
 // What the centre shows, and the drawers of narrow windows.
 
-import { el } from "./dom.js";
+import { el, iconButton } from "./dom.js";
 
 const EMPTY = {
   suggested: "Every photo has an answer.",
@@ -25,6 +25,9 @@ export class Panes {
     find("grid").append(this.empty);
     for (const [button, drawer] of [["open-side", "side"], ["open-enough", "enough"]]) {
       find(button).addEventListener("click", () => this.#toggleDrawer(drawer, find(button)));
+      find(drawer).prepend(
+        iconButton("Close this panel", "close", () => this.closeDrawers(), { class: "icon-button drawer-close" }),
+      );
     }
     find("backdrop").addEventListener("click", () => this.closeDrawers());
     document.addEventListener("keydown", (event) => event.key === "Escape" && this.closeDrawers());

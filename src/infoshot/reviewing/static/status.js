@@ -30,11 +30,14 @@ export class Status {
   drawSolver() {
     const { state, n_changed: nChanged, version, error } = this.app.store.state.solve;
     const texts = {
-      waiting: "Solving again soon", solving: "Solving again…", failed: "Solving again failed",
-      idle: version ? `${count(nChanged)} ${nChanged === 1 ? "label" : "labels"} changed` : "",
+      waiting: ["", "Solving again soon"], solving: ["", "Solving again…"], failed: ["", "Solving again failed"],
+      idle: version ? [`${count(nChanged)} `, nChanged === 1 ? "label " : "labels ", "changed"] : [],
     };
-    setText(this.solver, texts[state] ?? "");
-    this.solver.hidden = !texts[state];
+    const [number = "", long = "", rest = ""] = texts[state] ?? [];
+    if (this.solver.textContent !== number + long + rest) {
+      this.solver.replaceChildren(number, el("span", { class: rest && "wide-only", text: long }), rest);
+    }
+    this.solver.hidden = !long;
     this.solver.disabled = state !== "idle" || nChanged === 0;
     this.solver.title = error ?? (this.solver.disabled ? "" : "Show the photos whose label changed");
     this.solver.dataset.state = state;
