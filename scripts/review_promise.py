@@ -1,6 +1,9 @@
 """Count how often the accuracy that a review promises is true.
 
-python scripts/review_promise.py FEATURES --out results/review_promise.json
+infoshot extract --dataset mini-imagenet --root DIR --split val --backbone efficientnet-lite0
+--dtype float32 --out val.safetensors
+python scripts/review_promise.py src/infoshot/assets/mini_test_resnet18.safetensors val.safetensors
+--out results/review_promise.json
 
 A simulated person with the true labels reviews pools of real features. Each pool has 5 to 10 random
 classes, balanced or with class proportions from a Dirichlet distribution, 300 to 800 photos and
@@ -149,27 +152,26 @@ class Review:
         for number in self.order[~(self.answered | self.audited)[self.order]]:
             self.audited[number] = True
             self.versions.append(self.n_solves)
-            yield assess(
-                Audit(
-                    order=self.order,
-                    audited=self.audited,
-                    correct=self.correct & self.audited,
-                    answered=self.answered,
-                    confidence=self.confidence,
-                    round=Round.find(self.versions),
-                ),
-                GOAL,
-            )
+            yield self.look()
+
+    def look(self) -> Assessment:
+        """Look at what is promised now."""
+        audit = Audit(
+            order=self.order,
+            audited=self.audited,
+            correct=self.correct & self.audited,
+            answered=self.answered,
+            confidence=self.confidence,
+            round=Round.find(self.versions),
+        )
+        return assess(audit, GOAL)
 
     def run(self) -> Assessment:
         """Review and audit in turns until the person is content."""
         while True:
             self.answered[self.choose_batch()] = True
             if (self.answered | self.audited).all():
-                return assess(
-                    Audit(self.order, self.audited, self.correct, self.answered, self.confidence),
-                    GOAL,
-                )
+                return self.look()
             self.solve()
             for n, assessment in enumerate(self.audit(), 1):
                 if self.person.is_content(assessment):
@@ -205,7 +207,7 @@ def review_features(table: FeatureTable, rng: np.random.Generator) -> dict[str, 
     pool = draw_pool(table, rng)
     person = Person(
         order=str(rng.choice(ORDERS)),
-        n_batch=int(rng.integers(40, 151)),
+        n_batch=int(rng.integers(20, 151)),
         n_audits=int(rng.integers(20, 101)),
         least_share=float(rng.choice((1.0, 0.5, 0.0))),
     )
@@ -261,31 +263,35 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Run all simulations and write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("features", type=Path)
+    parser.add_argument("features", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--reviews", type=int, default=200)
     parser.add_argument("--array-reviews", type=int, default=2000)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    start, table = time.perf_counter(), read_features(options.features)
-    rows = []
-    for seed in range(options.reviews):
-        rows.append({"seed": seed, **review_features(table, np.random.default_rng(seed))})
-        print(f"{time.perf_counter() - start:6.0f} s", rows[-1], flush=True)
+    start, rows = time.perf_counter(), []
+    for path in options.features:
+        table = read_features(path)
+        backbone = table.provenance["backbone"]
+        for seed in range(options.reviews):
+            result = review_features(table, np.random.default_rng(seed))
+            rows.append({"features": backbone, "seed": seed, **result})
+            print(f"{time.perf_counter() - start:6.0f} s", rows[-1], flush=True)
     half = options.array_reviews // 2
     arrays = {
         kind: summarise([review_arrays(kind, np.random.default_rng(s)) for s in range(half)])
         for kind in ("near", "below")
     }
-    groups = {"all": rows, "balanced": [r for r in rows if r["balanced"]]}
-    groups["skewed"] = [row for row in rows if not row["balanced"]]
-    groups |= {order: [row for row in rows if row["order"] == order] for order in ORDERS}
+    groups = {"all": rows}
+    for name in ("features", "balanced", "order"):
+        for value in sorted({row[name] for row in rows}):
+            groups[f"{name}: {value}"] = [row for row in rows if row[name] == value]
     report = {
         "goal": GOAL,
         "confidence": 0.95,
-        "features": options.features.name,
+        "features": [path.name for path in options.features],
         "seconds": round(time.perf_counter() - start),
-        "reviews": {name: summarise(own) for name, own in groups.items() if own},
+        "reviews": {name: summarise(own) for name, own in groups.items()},
         "arrays": arrays,
         "environment": environment(),
         "rows": rows,

@@ -136,6 +136,16 @@ def test_part_is_the_largest_whose_own_bound_meets_the_goal():
     assert part.share == part.n / 2000
 
 
+def test_part_promises_for_the_whole_pool_if_a_person_labelled_all_others():
+    confidence = np.where(np.arange(2000) < 60, 0.1, 0.9)
+    assessment = assess(_audit(2000, 260, wrong=range(60), confidence=confidence), 0.95)
+    assert assessment.part is None
+    assert assessment.promise.met
+    assert assessment.promise.low == bound_correct(1940, 200, 200, 0.0125 / 9) / 1940
+    assert assessment.estimate.accuracy == 1.0
+    assert assessment.estimate.low > assessment.promise.low
+
+
 def test_part_contains_answered_photos_whatever_their_confidence():
     confidence = np.linspace(1, 0, 2000)
     order = np.random.default_rng(0).permutation(2000)

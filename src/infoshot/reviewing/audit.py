@@ -46,6 +46,9 @@ class Round:
     def find(cls, versions: Sequence[int]) -> "Round":
         """Find the present round from the version of the labels at each audit answer.
 
+        The version changes with every label, every confidence and every answer outside of the
+        audit.
+
         Examples
         --------
         >>> Round.find([3, 3, 3, 5, 5])

@@ -6,7 +6,8 @@ All promises together are wrong with a probability of at most 5 %:
 - Round r of the audit (:mod:`infoshot.reviewing.audit`) spends 1 / (r (r + 1)) of the 5 %.
 - Half of that is for the whole pool. Nine parts of the pool divide the other half: the photos that
   a person answered, and fixed shares of the others by the rank of their confidence. The half costs
-  14 answers for a goal of 95 % without errors.
+  14 answers for a goal of 95 % without errors. A part promises for the whole pool if a person
+  answered or audited all other photos.
 - From the second round on there are two bounds, each with half of the error probability: one from
   the answers of all rounds, one from those of the last round. The better one counts. In 20
   simulated reviews of mini-ImageNet validation classes a person gave 553 answers in the mean until
@@ -67,12 +68,15 @@ def assess(
     certain = bool(audit.known.all())
     estimate, promise, part = _convert(held_out), None, None
     if audit.n_audited and not changed:
-        estimate = _estimate_accuracy(audit)
+        estimate = _estimate_accuracy(audit, _whole(audit))
     if certain and len(audit):
         promise = Promise(low=1.0, met=True, more=0)
     elif len(audit) and not changed:
         promise = _make_promise(audit, goal, 1 - estimate.accuracy if estimate else 0.0)
         part = None if promise.met else _find_part(audit, goal)
+    if part and not part.n_remaining:
+        estimate = _estimate_accuracy(audit, _accept(audit, part.threshold))
+        promise, part = Promise(part.low, met=True, more=0), None
     return Assessment(
         goal=goal,
         confidence=CONFIDENCE,
@@ -119,17 +123,19 @@ def _bound(audit: Audit, members: np.ndarray, error_probability: float) -> int:
     return max(n_known, *(_bound_sample(sample, share) for sample in samples))
 
 
-def _estimate_accuracy(audit: Audit) -> AccuracyEstimate:
-    """Estimate the accuracy of the pool from the sample that gives the better bound."""
-    samples = [each for each in audit.draw_samples(_whole(audit)) if each.n_sampled]
+def _estimate_accuracy(audit: Audit, members: np.ndarray) -> AccuracyEstimate:
+    """Estimate the accuracy of the pool from the sample that gives the better bound.
+
+    Photos that are not members count as correct.
+    """
+    samples = [each for each in audit.draw_samples(members) if each.n_sampled]
     best = max(samples, key=lambda each: _bound_sample(each, _share_of_round(audit)))
     n, n_correct = best.n_sampled, best.n_correct
     low, high = wilson_interval(n_correct, n)
     low = max(low, n_correct / best.n_photos)
     high = min(high, 1 - (n - n_correct) / best.n_photos)
     accuracy, low, high = (
-        (best.n_certain + best.n_photos * share) / len(audit)
-        for share in (n_correct / n, low, high)
+        1 - best.n_photos * (1 - share) / len(audit) for share in (n_correct / n, low, high)
     )
     return AccuracyEstimate("audit", accuracy, low, high, n)
 
@@ -194,13 +200,25 @@ def _make_parts(audit: Audit) -> Iterator[tuple[float, np.ndarray]]:
 
     Whether a photo was audited does not matter, so the sample within a part is a random one.
     """
-    by_person = audit.answered & ~audit.audited
-    confidence = np.nan_to_num(audit.confidence, nan=-1.0)
-    ranked = confidence[~by_person]
+    ranked = _fill(audit.confidence)[~_answered_only(audit)]
     places = [len(ranked) - math.ceil(share * len(ranked)) for share in PART_SHARES]
     for threshold in np.unique(np.partition(ranked, places)[places]):
         if threshold >= 0:
-            yield float(threshold), by_person | (confidence >= threshold)
+            yield float(threshold), _accept(audit, float(threshold))
+
+
+def _accept(audit: Audit, threshold: float) -> np.ndarray:
+    """Mask of the photos that a person answered or that have at least this confidence."""
+    return np.asarray(_answered_only(audit) | (_fill(audit.confidence) >= threshold))
+
+
+def _answered_only(audit: Audit) -> np.ndarray:
+    return np.asarray(audit.answered & ~audit.audited)
+
+
+def _fill(confidence: np.ndarray) -> np.ndarray:
+    """Replace missing confidences by one below all others."""
+    return np.asarray(np.nan_to_num(confidence, nan=-1.0))
 
 
 def _count_needed(goal: float, n: int) -> int:
