@@ -174,7 +174,7 @@ def test_photos_without_a_label_belong_to_no_part():
 def test_all_promises_together_are_kept():
     """A person looks after every answer and stops at the first promise; all of them are false."""
     rng = np.random.default_rng(0)
-    n_photos, n_broken, n_reviews = 150, 0, 150
+    n_photos, n_broken, n_reviews = 150, 0, 80
     confidence = np.arange(n_photos) / n_photos
     for _ in range(n_reviews):
         right = np.ones(n_photos, dtype=bool)

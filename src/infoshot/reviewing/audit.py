@@ -43,7 +43,7 @@ class Round:
         checks.at_least("n_before", self.n_before, 0)
 
     @classmethod
-    def find(cls, versions: Sequence[int]) -> "Round":
+    def find(cls, versions: Sequence[object]) -> "Round":
         """Find the present round from the version of the labels at each audit answer.
 
         The version changes with every label, every confidence and every answer outside of the
