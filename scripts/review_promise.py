@@ -270,7 +270,7 @@ def main() -> None:
     parser.add_argument("features", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--reviews", type=int, default=200)
-    parser.add_argument("--array-reviews", type=int, default=2000)
+    parser.add_argument("--array-reviews", type=int, default=800)
     options = parser.parse_args()
     torch.set_num_threads(1)
     start, rows = time.perf_counter(), []
