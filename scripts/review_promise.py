@@ -1,11 +1,14 @@
 """Count how often the accuracy that a review promises is true.
 
-python scripts/review_promise.py FEATURES --out results/review_promise.json
+infoshot extract --dataset mini-imagenet --root DIR --split val --backbone efficientnet-lite0
+--dtype float32 --out val.safetensors
+python scripts/review_promise.py src/infoshot/assets/mini_test_resnet18.safetensors val.safetensors
+--out results/review_promise.json
 
 A simulated person with the true labels reviews pools of real features. Each pool has 5 to 10 random
-classes, balanced or with class proportions from a Dirichlet distribution, 300 to 1,000 photos and
-five examples per class. The person answers batches of photos, the pool is solved again as
-`infoshot label` does it, the person audits some photos, looks at the promise after every answer,
+classes, balanced or with class proportions from a Dirichlet distribution, 300 to 800 photos and
+five examples per class. The person answers batches of photos, the pool is solved again by the
+method of `infoshot label`, the person audits some photos, looks at the promise after every answer,
 and stops at the first promise of 95 %: a third of the persons for the whole pool only, a third also
 for half of the pool, a third for any part of it.
 Persons who follow the audit review the classes in which the audit found errors, so their
@@ -13,8 +16,9 @@ corrections depend on the audit.
 
 Further reviews are simulated on arrays alone, with labels that change at random around the goal:
 `near` with an accuracy from 94 to 99 % and an informative confidence, `below` with an accuracy just
-below the goal in the whole pool and a confidence that says nothing, so that nearly every promise is
-false.
+below the goal in the whole pool and a confidence that says nothing, so that every promise for the
+whole pool and many for parts are false. Here photos that were audited in earlier rounds have the
+labels of the person, and those of the last round still have the labels of the solver.
 """
 
 import argparse
@@ -22,7 +26,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,29 +33,21 @@ import numpy as np
 import torch
 
 from infoshot.core.environment import environment
-from infoshot.core.types import FeatureTable
+from infoshot.core.types import FeatureTable, TaskBatch
 from infoshot.features import read_features
-from infoshot.features.extract import Encoded
-from infoshot.images.folders import ImageFile
-from infoshot.labelling.decide import Example, Request, choose_suggestions, decide_labels
+from infoshot.labelling.classifier import prepare_features
+from infoshot.labelling.decide import choose_suggestions
 from infoshot.reviewing.assessment import Assessment
-from infoshot.reviewing.promise import Audit, assess, count_rounds
+from infoshot.reviewing.audit import Audit, Round
+from infoshot.reviewing.promise import assess
+from infoshot.solvers import METHODS, solve
 
 GOAL = 0.95
 SHOTS = 5
 SHARE_OF_SKEWED, CONCENTRATION = 0.5, 2.0
 FIRST_LOOK = 8  # audit answers before a person gives up on a goal that seems out of reach
 ORDERS = ("suggested", "doubtful", "where the audit found errors")
-REQUEST = Request(
-    examples="",
-    photos="",
-    backbone="resnet18",
-    method="tim-auto",
-    settings={},
-    threshold=0.0,
-    reject_outliers=False,
-    prior=None,
-)
+METHOD = METHODS["tim-auto"]
 
 
 @dataclass(eq=False)
@@ -65,31 +60,24 @@ class Pool:
     example_labels: np.ndarray
     balanced: bool
 
-    @cached_property
-    def images(self) -> list[ImageFile]:
-        """Names for the photos; there are no files."""
-        return [ImageFile(str(number), Path(str(number))) for number in range(len(self.truth))]
-
     def solve(self, answered: np.ndarray) -> torch.Tensor:
         """Return the probabilities of all photos, given the answers."""
-        examples = [
-            Example(str(label), ImageFile(f"example {number}", Path()), f"example {number}")
-            for number, label in enumerate(self.example_labels)
-        ]
-        given = np.flatnonzero(answered)
-        examples += [
-            Example(str(self.truth[n]), self.images[n], str(n), given=True) for n in given.tolist()
-        ]
-        z_sup = torch.cat((self.example_features, self.features[given]))
-        digests = [str(number) for number in range(len(self.truth))]
-        encoded = Encoded(self.features, digests, [""] * len(digests))
-        return decide_labels(REQUEST, examples, z_sup, self.images, encoded, {}).probabilities
+        z_sup = prepare_features(
+            torch.cat((self.example_features, self.features[answered])), METHOD
+        )
+        z_qry = prepare_features(self.features[~answered], METHOD)
+        y_sup = torch.from_numpy(np.concatenate((self.example_labels, self.truth[answered])))
+        n_way = int(self.example_labels.max()) + 1
+        tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), n_way)
+        probabilities = torch.eye(n_way)[self.truth]
+        probabilities[~answered] = solve(METHOD.solver, tasks).probabilities[0].float()
+        return probabilities
 
 
 def draw_pool(table: FeatureTable, rng: np.random.Generator) -> Pool:
     """Draw classes, class sizes, examples and photos."""
     balanced = bool(rng.random() >= SHARE_OF_SKEWED)
-    n_way, n_photos = int(rng.integers(5, 11)), int(rng.integers(300, 1001))
+    n_way, n_photos = int(rng.integers(5, 11)), int(rng.integers(300, 801))
     shares = np.full(n_way, 1 / n_way) if balanced else rng.dirichlet([CONCENTRATION] * n_way)
     labels = table.labels.numpy()
     photos, examples = [], []
@@ -165,27 +153,26 @@ class Review:
         for number in self.order[~(self.answered | self.audited)[self.order]]:
             self.audited[number] = True
             self.versions.append(self.n_solves)
-            yield assess(
-                Audit(
-                    order=self.order,
-                    audited=self.audited,
-                    correct=self.correct & self.audited,
-                    answered=self.answered,
-                    confidence=self.confidence,
-                    round=count_rounds(self.versions),
-                ),
-                GOAL,
-            )
+            yield self.look()
+
+    def look(self) -> Assessment:
+        """Look at what is promised now."""
+        audit = Audit(
+            order=self.order,
+            audited=self.audited,
+            correct=self.correct & self.audited,
+            answered=self.answered,
+            confidence=self.confidence,
+            round=Round.find(self.versions),
+        )
+        return assess(audit, GOAL)
 
     def run(self) -> Assessment:
         """Review and audit in turns until the person is content."""
         while True:
             self.answered[self.choose_batch()] = True
             if (self.answered | self.audited).all():
-                return assess(
-                    Audit(self.order, self.audited, self.correct, self.answered, self.confidence),
-                    GOAL,
-                )
+                return self.look()
             self.solve()
             for n, assessment in enumerate(self.audit(), 1):
                 if self.person.is_content(assessment):
@@ -202,7 +189,6 @@ class Review:
             kind = "certain"
         elif assessment.part is not None and not assessment.promise.met:
             kind, promised = "part", known | (self.confidence >= assessment.part.threshold)
-        final, solver = known | self.correct, self.correct | (self.answered & ~self.audited)
         return {
             "kind": kind,
             "order": self.person.order,
@@ -210,8 +196,7 @@ class Review:
             "n_photos": len(known),
             "n_promised": int(promised.sum()),
             "low": assessment.part.low if kind == "part" else assessment.promise.low,
-            "accuracy": float(final[promised].mean()),
-            "accuracy_of_the_solver": float(solver[promised].mean()),
+            "accuracy": float((known | self.correct)[promised].mean()),
             "n_answered": int(self.answered.sum()),
             "n_audited": int(self.audited.sum()),
             "n_rounds": assessment.round,
@@ -223,8 +208,8 @@ def review_features(table: FeatureTable, rng: np.random.Generator) -> dict[str, 
     pool = draw_pool(table, rng)
     person = Person(
         order=str(rng.choice(ORDERS)),
-        n_batch=int(rng.integers(40, 121)),
-        n_audits=int(rng.integers(15, 61)),
+        n_batch=int(rng.integers(20, 151)),
+        n_audits=int(rng.integers(20, 101)),
         least_share=float(rng.choice((1.0, 0.5, 0.0))),
     )
     review = Review(pool, person, rng.permutation(len(pool.truth)))
@@ -234,39 +219,42 @@ def review_features(table: FeatureTable, rng: np.random.Generator) -> dict[str, 
 
 def review_arrays(kind: str, rng: np.random.Generator) -> dict[str, Any]:
     """Simulate one review on arrays: labels change at random after 10 to 60 audit answers each."""
-    n = int(rng.integers(100, 801))
+    n = int(rng.integers(100, 501))
     nobody, audited = np.zeros((2, n), dtype=bool)
     order, difficulty, versions = rng.permutation(n), rng.random(n), []
-    for version in range(6):
+    for version in range(5):
+        early = audited.copy()
         if kind == "near":
             rate = rng.uniform(0.01, 0.06)
             correct = rng.random(n) >= 3 * rate * difficulty**2
             confidence = 1 - difficulty + 0.2 * rng.random(n)
         else:
-            correct, confidence = np.ones(n, dtype=bool), rng.random(n)
-            correct[rng.permutation(n)[: int((1 - GOAL) * n) + 1]] = False
+            candidates, confidence = rng.permutation(n), rng.random(n)
+            n_wrong = np.cumsum(~early[candidates])
+            correct = np.ones(n, dtype=bool)
+            correct[candidates[n_wrong <= int((1 - GOAL) * n) + 1]] = False
         for number in order[~audited[order]][: int(rng.integers(10, 61))]:
             audited[number] = True
             versions.append(version)
-            audit = Audit(order, audited, correct, nobody, confidence, count_rounds(versions))
+            audit = Audit(order, audited, correct, nobody, confidence, Round.find(versions))
             assessment = assess(audit, GOAL)
             if assessment.certain:
                 return {"kind": "certain"}
             if assessment.promise.met:
-                return {"kind": "whole", "accuracy": float(correct.mean())}
+                return {"kind": "whole", "accuracy": float((correct | early).mean())}
             if assessment.part:
                 own = confidence >= assessment.part.threshold
-                return {"kind": "part", "accuracy": float(correct[own].mean())}
+                return {"kind": "part", "accuracy": float((correct | early)[own].mean())}
     return {"kind": "none"}
 
 
-def summarise(rows: list[dict[str, Any]], accuracy: str = "accuracy") -> dict[str, Any]:
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Count promises and how many of them were true, for the whole pool and for parts."""
     summary: dict[str, Any] = {"reviews": len(rows)}
     n_false = 0
     for kind in ("whole", "part"):
         own = [row for row in rows if row["kind"] == kind]
-        n_true = sum(row[accuracy] >= GOAL - 1e-9 for row in own)
+        n_true = sum(row["accuracy"] >= GOAL - 1e-9 for row in own)
         n_false += len(own) - n_true
         summary[kind] = {"promises": len(own), "true": n_true}
         if own and "n_audited" in own[0]:
@@ -279,32 +267,35 @@ def summarise(rows: list[dict[str, Any]], accuracy: str = "accuracy") -> dict[st
 def main() -> None:
     """Run all simulations and write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("features", type=Path)
+    parser.add_argument("features", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--reviews", type=int, default=200)
-    parser.add_argument("--array-reviews", type=int, default=2000)
+    parser.add_argument("--array-reviews", type=int, default=800)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    start, table = time.perf_counter(), read_features(options.features)
-    rows = []
-    for seed in range(options.reviews):
-        rows.append({"seed": seed, **review_features(table, np.random.default_rng(seed))})
-        print(f"{time.perf_counter() - start:6.0f} s", rows[-1], flush=True)
+    start, rows = time.perf_counter(), []
+    for path in options.features:
+        table = read_features(path)
+        backbone = table.provenance["backbone"]
+        for seed in range(options.reviews):
+            result = review_features(table, np.random.default_rng(seed))
+            rows.append({"features": backbone, "seed": seed, **result})
+            print(f"{time.perf_counter() - start:6.0f} s", rows[-1], flush=True)
     half = options.array_reviews // 2
     arrays = {
         kind: summarise([review_arrays(kind, np.random.default_rng(s)) for s in range(half)])
         for kind in ("near", "below")
     }
-    groups = {"all": rows, "balanced": [r for r in rows if r["balanced"]]}
-    groups["skewed"] = [row for row in rows if not row["balanced"]]
-    groups |= {order: [row for row in rows if row["order"] == order] for order in ORDERS}
+    groups = {"all": rows}
+    for name in ("features", "balanced", "order"):
+        for value in sorted({row[name] for row in rows}):
+            groups[f"{name}: {value}"] = [row for row in rows if row[name] == value]
     report = {
         "goal": GOAL,
         "confidence": 0.95,
-        "features": options.features.name,
+        "features": [path.name for path in options.features],
         "seconds": round(time.perf_counter() - start),
-        "final_labels": {name: summarise(own) for name, own in groups.items() if own},
-        "labels_of_the_solver": summarise(rows, "accuracy_of_the_solver"),
+        "reviews": {name: summarise(own) for name, own in groups.items()},
         "arrays": arrays,
         "environment": environment(),
         "rows": rows,

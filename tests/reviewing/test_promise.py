@@ -8,11 +8,14 @@ import pytest
 from infoshot.core.errors import InvalidArgumentError, ShapeError
 from infoshot.labelling.calibrate import Estimate
 from infoshot.reviewing.assessment import Statement
+from infoshot.reviewing.audit import Audit, Round
 from infoshot.reviewing.confidence_sequence import bound_correct
-from infoshot.reviewing.promise import PART_SHARES, Audit, assess, count_rounds
+from infoshot.reviewing.promise import PART_SHARES, assess
+
+FIRST = Round()
 
 
-def _audit(n_photos, n_audited=0, wrong=(), answered=(), round=1, confidence=None):
+def _audit(n_photos, n_audited=0, wrong=(), answered=(), round=FIRST, confidence=None):
     """An audit of photos 0, 1, 2, ... in this order."""
     numbers = np.arange(n_photos)
     audited = numbers < n_audited
@@ -29,7 +32,8 @@ def _audit(n_photos, n_audited=0, wrong=(), answered=(), round=1, confidence=Non
 def test_whole_pool_gets_half_of_the_share_of_the_round():
     for number in (1, 2, 5):
         expected = bound_correct(500, 120, 118, 0.05 / (number * (number + 1)) / 2)
-        promise = assess(_audit(500, 120, wrong=(3, 7), round=number), 0.95).promise
+        audit = _audit(500, 120, wrong=(3, 7), round=Round(number))
+        promise = assess(audit, 0.95).promise
         assert promise.low == expected / 500
 
 
@@ -132,6 +136,16 @@ def test_part_is_the_largest_whose_own_bound_meets_the_goal():
     assert part.share == part.n / 2000
 
 
+def test_part_promises_for_the_whole_pool_if_a_person_labelled_all_others():
+    confidence = np.where(np.arange(2000) < 60, 0.1, 0.9)
+    assessment = assess(_audit(2000, 260, wrong=range(60), confidence=confidence), 0.95)
+    assert assessment.part is None
+    assert assessment.promise.met
+    assert assessment.promise.low == bound_correct(1940, 200, 200, 0.0125 / 9) / 1940
+    assert assessment.estimate.accuracy == 1.0
+    assert assessment.estimate.low > assessment.promise.low
+
+
 def test_part_contains_answered_photos_whatever_their_confidence():
     confidence = np.linspace(1, 0, 2000)
     order = np.random.default_rng(0).permutation(2000)
@@ -160,7 +174,7 @@ def test_photos_without_a_label_belong_to_no_part():
 def test_all_promises_together_are_kept():
     """A person looks after every answer and stops at the first promise; all of them are false."""
     rng = np.random.default_rng(0)
-    n_photos, n_broken, n_reviews = 150, 0, 150
+    n_photos, n_broken, n_reviews = 150, 0, 80
     confidence = np.arange(n_photos) / n_photos
     for _ in range(n_reviews):
         right = np.ones(n_photos, dtype=bool)
@@ -186,9 +200,37 @@ def test_changed_labels_promise_nothing_until_the_next_answer():
     assert "changed" in assessment.sentences[0]
 
 
-def test_rounds_count_changes_between_audit_answers():
-    assert count_rounds([]) == count_rounds([4]) == count_rounds([4, 4]) == 1
-    assert count_rounds([4, 4, 7, 7, 4]) == 3
+def test_round_begins_at_the_first_answer_after_a_change():
+    assert Round.find([]) == Round.find([4]) == Round.find([4, 4]) == Round()
+    assert Round.find([4, 4, 7, 7, 4]) == Round(number=3, n_before=4)
+
+
+def test_later_round_takes_the_better_of_two_samples():
+    """All 150 photos with 10 errors, or 100 photos after 50 that a person labelled."""
+    share = 0.05 / 6 / 2 / 2
+    late = assess(_audit(500, 150, wrong=range(10), round=Round(2, 50)), 0.95)
+    assert late.promise.low == (50 + bound_correct(450, 100, 100, share)) / 500
+    assert late.estimate.accuracy == 1.0
+    assert (late.n_audited, late.n_correct) == (150, 140)
+    early = assess(_audit(500, 150, wrong=[3], round=Round(2, 145)), 0.95)
+    assert early.promise.low == bound_correct(500, 150, 149, share) / 500
+    assert early.estimate.accuracy == 149 / 150
+
+
+def test_photos_answered_before_the_round_count_with_it():
+    """Photos 0 to 49 of the order were audited or answered before the round."""
+    audit = _audit(500, 150, wrong=range(0, 50, 2), answered=range(1, 50, 2), round=Round(2, 25))
+    audit.audited[1:50:2] = False
+    expected = (49 + bound_correct(451, 101, 101, 0.05 / 6 / 2 / 2)) / 500
+    assert assess(audit, 0.95).promise.low == expected
+
+
+def test_forecast_of_a_later_round_is_right_when_its_answers_come():
+    audit = _audit(1000, 70, wrong=range(12), round=Round(2, 60))
+    more = assess(audit, 0.95).promise.more
+    for n in (more - 1, more):
+        later = _audit(1000, 70 + n, wrong=range(12), round=Round(2, 60))
+        assert assess(later, 0.95).promise.met == (n == more)
 
 
 def test_sentences_of_every_situation():

@@ -92,8 +92,10 @@ def forecast_sample_size(
     """Return the sample size at which the bound will be ``least``, if errors come at a given rate.
 
     Among ``k`` more photos the forecast has ``error_rate * k`` errors, rounded to whole errors.
-    ``None`` if that takes the whole pool.
+    ``None`` if that takes the whole pool, or there will be fewer correct labels.
     """
+    if n_correct + (1 - error_rate) * (n_photos - n_sampled) < least:
+        return None
     for start in range(n_sampled + 1, n_photos, _CHUNK):
         sizes = np.arange(start, min(start + _CHUNK, n_photos))
         n_more = sizes - n_sampled

@@ -7,9 +7,9 @@ import numpy as np
 
 from infoshot.core.label_names import NONE
 from infoshot.labelling.answer_log import Answer, Entry
+from infoshot.reviewing.audit import Audit, Round
 from infoshot.reviewing.history import Audited, History
 from infoshot.reviewing.pool import Pool, example_label
-from infoshot.reviewing.promise import Audit
 
 
 class Marks:
@@ -121,7 +121,7 @@ class Marks:
             "n_open": int((~self.answered[list(ids)]).sum()),
         }
 
-    def make_audit(self, audited: Mapping[str, Audited], round_: int) -> Audit:
+    def make_audit(self, audited: Mapping[str, Audited], round_: Round) -> Audit:
         """Collect what the accuracy is estimated from: all readable photos, in audit order.
 
         A photo that got another answer after its audit counts by what the solver said then.

@@ -1,112 +1,36 @@
 """Promise an accuracy of the labels of a pool, from blind answers about a random sample of it.
 
-The sample is the beginning of a fixed random order of the pool, up to the first photo that nobody
-answered. Photos of the sample that a person had answered before the audit reached them were not
-asked; they count as correct, in the sample as in the pool. An audited photo always counts by the
-label of the solver, also after it is corrected. Leaving answered photos out of both pool and sample
-would be wrong: after a person confirmed the easy photos, the pool would be the hard ones, but the
-sample would still contain the easy ones that were audited.
-
 All promises together are wrong with a probability of at most 5 %:
 
 - The bounds hold at all sample sizes at once (:mod:`infoshot.reviewing.confidence_sequence`).
-- The first audit answer after a change of labels begins a new round, which uses all answers so far
-  with the labels as they are now. Round r spends 1 / (r (r + 1)) of the 5 %.
+- Round r of the audit (:mod:`infoshot.reviewing.audit`) spends 1 / (r (r + 1)) of the 5 %.
 - Half of that is for the whole pool. Nine parts of the pool divide the other half: the photos that
   a person answered, and fixed shares of the others by the rank of their confidence. The half costs
-  14 answers for a goal of 95 % without errors.
+  14 answers for a goal of 95 % without errors. A part promises for the whole pool if a person
+  answered or audited all other photos.
+- From the second round on there are two bounds, each with half of the error probability: one from
+  the answers of all rounds, one from those of the last round. The better one counts. In 20
+  simulated reviews of mini-ImageNet validation classes a person gave 553 answers in the mean until
+  95 % was promised; with the first bound alone 596, with the second alone 565.
 
 Between a change of labels and the next audit answer nothing is promised about the new labels:
 otherwise a person could change labels until they agree with the sample.
 """
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
 
 import numpy as np
 
 from infoshot.core import checks
-from infoshot.core.errors import ShapeError
 from infoshot.labelling.calibrate import Estimate
 from infoshot.metrics import wilson_interval
 from infoshot.reviewing.assessment import AccuracyEstimate, Assessment, Part, Promise
+from infoshot.reviewing.audit import Audit, Sample
 from infoshot.reviewing.confidence_sequence import bound_correct, forecast_sample_size, spend
 
 CONFIDENCE = 0.95
 PART_SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """The answers about a pool of readable photos, with the labels as they are now.
-
-    Parameters
-    ----------
-    order
-        The random order of the audit: a permutation of the photos, shape ``(photo,)``.
-    audited
-        Whether a photo was audited, shape ``(photo,)``.
-    correct
-        Whether the label of the solver agrees with the audit; read where ``audited``.
-    answered
-        Whether a person gave the label outside of the audit. An audited photo counts as audited.
-    confidence
-        Confidence of the solver in its own label, shape ``(photo,)``; NaN without a label.
-    round
-        The round of the audit, see :func:`count_rounds`.
-    """
-
-    order: np.ndarray
-    audited: np.ndarray
-    correct: np.ndarray
-    answered: np.ndarray
-    confidence: np.ndarray
-    round: int = 1
-
-    def __post_init__(self) -> None:
-        checks.at_least("round", self.round, 1)
-        for name in ("audited", "correct", "answered", "confidence"):
-            shape = getattr(self, name).shape
-            if shape != self.order.shape:
-                raise ShapeError(f"{name} must have shape {self.order.shape}; got {shape}.")
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    @cached_property
-    def known(self) -> np.ndarray:
-        """Whether a person answered or audited a photo."""
-        return np.asarray(self.audited | self.answered)
-
-    @cached_property
-    def known_correct(self) -> np.ndarray:
-        """Whether a label is known to count as correct."""
-        return np.asarray(np.where(self.audited, self.correct, self.answered))
-
-    @cached_property
-    def sample(self) -> np.ndarray:
-        """Numbers of the photos of the sample."""
-        unknown = ~self.known[self.order]
-        return self.order[: int(unknown.argmax()) if unknown.any() else len(self)]
-
-    @cached_property
-    def n_wrong(self) -> int:
-        """Number of errors in the sample."""
-        return int(np.count_nonzero(~self.known_correct[self.sample]))
-
-
-def count_rounds(versions: Sequence[object]) -> int:
-    """Return the round of the audit from the version of the labels at each audit answer.
-
-    Examples
-    --------
-    >>> count_rounds([3, 3, 3, 5, 5]), count_rounds([])
-    (2, 1)
-    """
-    return 1 + sum(earlier != later for earlier, later in itertools.pairwise(versions))
 
 
 def assess(
@@ -127,6 +51,10 @@ def assess(
         Whether labels changed since the last audit answer. Then nothing is promised. To state the
         accuracy of such labels at the end of a review, leave it out and begin a new round.
 
+    Returns
+    -------
+    Numbers and sentences for the panel.
+
     Examples
     --------
     >>> nobody = np.zeros(1000, dtype=bool)
@@ -137,23 +65,25 @@ def assess(
     """
     checks.positive("goal", goal)
     checks.between("goal", goal, 0, 1)
-    n_audited = int(np.count_nonzero(audit.audited[audit.sample]))
-    estimate = _estimate_accuracy(audit) if n_audited and not changed else _convert(held_out)
     certain = bool(audit.known.all())
-    promise, part = None, None
+    estimate, promise, part = _convert(held_out), None, None
+    if audit.n_audited and not changed:
+        estimate = _estimate_accuracy(audit, _whole(audit))
     if certain and len(audit):
         promise = Promise(low=1.0, met=True, more=0)
     elif len(audit) and not changed:
-        rate = 1 - estimate.accuracy if estimate else 0.0
-        promise = _make_promise(audit, goal, rate)
+        promise = _make_promise(audit, goal, 1 - estimate.accuracy if estimate else 0.0)
         part = None if promise.met else _find_part(audit, goal)
+    if part and not part.n_remaining:
+        estimate = _estimate_accuracy(audit, _accept(audit, part.threshold))
+        promise, part = Promise(part.low, met=True, more=0), None
     return Assessment(
         goal=goal,
         confidence=CONFIDENCE,
         n_photos=len(audit),
-        n_audited=n_audited,
-        n_correct=n_audited - audit.n_wrong,
-        round=audit.round,
+        n_audited=audit.n_audited,
+        n_correct=audit.n_audited - audit.n_wrong,
+        round=audit.round.number,
         certain=certain,
         changed=changed,
         estimate=estimate,
@@ -170,43 +100,90 @@ def _convert(held_out: Estimate | None) -> AccuracyEstimate | None:
     )
 
 
-def _estimate_accuracy(audit: Audit) -> AccuracyEstimate:
-    """Estimate the accuracy of the pool by that of the sample."""
-    n = len(audit.sample)
-    n_correct = n - audit.n_wrong
-    low, high = wilson_interval(n_correct, n)
-    return AccuracyEstimate(
-        "audit",
-        n_correct / n,
-        max(low, n_correct / len(audit)),
-        min(high, 1 - audit.n_wrong / len(audit)),
-        n,
+def _whole(audit: Audit) -> np.ndarray:
+    return np.ones(len(audit), dtype=bool)
+
+
+def _share_of_round(audit: Audit) -> float:
+    """Error probability of the whole pool, and of all parts together, in this round."""
+    return spend(1 - CONFIDENCE, audit.round.number) / 2
+
+
+def _bound_sample(sample: Sample, error_probability: float) -> int:
+    return sample.n_certain + bound_correct(
+        sample.n_photos, sample.n_sampled, sample.n_correct, error_probability
     )
+
+
+def _bound(audit: Audit, members: np.ndarray, error_probability: float) -> int:
+    """Return a lower bound of the number of correct labels among some photos of the pool."""
+    samples = audit.draw_samples(members)
+    n_known = int(np.count_nonzero(audit.known_correct & members))
+    share = error_probability / len(samples)
+    return max(n_known, *(_bound_sample(sample, share) for sample in samples))
+
+
+def _estimate_accuracy(audit: Audit, members: np.ndarray) -> AccuracyEstimate:
+    """Estimate the accuracy of the pool from the sample that gives the better bound.
+
+    Photos that are not members count as correct.
+    """
+    samples = [each for each in audit.draw_samples(members) if each.n_sampled]
+    best = max(samples, key=lambda each: _bound_sample(each, _share_of_round(audit)))
+    n, n_correct = best.n_sampled, best.n_correct
+    low, high = wilson_interval(n_correct, n)
+    low = max(low, n_correct / best.n_photos)
+    high = min(high, 1 - (n - n_correct) / best.n_photos)
+    accuracy, low, high = (
+        1 - best.n_photos * (1 - share) / len(audit) for share in (n_correct / n, low, high)
+    )
+    return AccuracyEstimate("audit", accuracy, low, high, n)
 
 
 def _make_promise(audit: Audit, goal: float, error_rate: float) -> Promise:
     """Bound the accuracy of the whole pool and forecast the answers that the goal takes."""
-    error_probability = spend(1 - CONFIDENCE, audit.round) / 2
-    n_correct = _bound(audit, np.ones(len(audit), dtype=bool), error_probability)
+    n_correct = _bound(audit, _whole(audit), _share_of_round(audit))
     least = _count_needed(goal, len(audit))
     low = n_correct / len(audit)
     if n_correct >= least:
         return Promise(low, met=True, more=0)
-    n = len(audit.sample)
-    size = (
-        forecast_sample_size(len(audit), n, n - audit.n_wrong, error_probability, least, error_rate)
-        if 1 - error_rate > goal
-        else None
-    )
-    if size is None:
-        return Promise(low, met=False, more=None)
-    more = int(np.count_nonzero(~audit.known[audit.order[n:size]]))
-    return Promise(low, met=False, more=more)
+    return Promise(low, met=False, more=_forecast(audit, least, error_rate))
+
+
+def _forecast(audit: Audit, least: int, error_rate: float) -> int | None:
+    """Return how many more answers bring the bound to ``least``; ``None`` if that takes all.
+
+    Parameters
+    ----------
+    audit
+        The answers so far.
+    least
+        Number of labels to promise.
+    error_rate
+        Expected share of errors, for samples without photos.
+    """
+    samples = audit.draw_samples(_whole(audit))
+    sizes = []
+    for sample in samples:
+        size = forecast_sample_size(
+            sample.n_photos,
+            sample.n_sampled,
+            sample.n_correct,
+            _share_of_round(audit) / len(samples),
+            least - sample.n_certain,
+            error_rate if sample.error_rate is None else sample.error_rate,
+        )
+        if size is not None:
+            sizes.append(sample.n_certain + size)
+    if not sizes:
+        return None
+    coming = audit.order[len(audit.sampled) : min(sizes)]
+    return int(np.count_nonzero(~audit.known[coming]))
 
 
 def _find_part(audit: Audit, goal: float) -> Part | None:
     """Find the largest part of the pool for which the goal can be promised."""
-    error_probability = spend(1 - CONFIDENCE, audit.round) / 2 / len(PART_SHARES)
+    error_probability = _share_of_round(audit) / len(PART_SHARES)
     for threshold, members in _make_parts(audit):
         n_members = int(np.count_nonzero(members))
         n_correct = _bound(audit, members, error_probability)
@@ -223,21 +200,25 @@ def _make_parts(audit: Audit) -> Iterator[tuple[float, np.ndarray]]:
 
     Whether a photo was audited does not matter, so the sample within a part is a random one.
     """
-    by_person = audit.answered & ~audit.audited
-    confidence = np.nan_to_num(audit.confidence, nan=-1.0)
-    ranked = confidence[~by_person]
+    ranked = _fill(audit.confidence)[~_answered_only(audit)]
     places = [len(ranked) - math.ceil(share * len(ranked)) for share in PART_SHARES]
     for threshold in np.unique(np.partition(ranked, places)[places]):
         if threshold >= 0:
-            yield float(threshold), by_person | (confidence >= threshold)
+            yield float(threshold), _accept(audit, float(threshold))
 
 
-def _bound(audit: Audit, members: np.ndarray, error_probability: float) -> int:
-    """Return a lower bound of the number of correct labels among some photos of the pool."""
-    sample = audit.sample[members[audit.sample]]
-    n_correct = int(np.count_nonzero(audit.known_correct[sample]))
-    bound = bound_correct(int(members.sum()), len(sample), n_correct, error_probability)
-    return max(bound, int(np.count_nonzero(audit.known_correct & members)))
+def _accept(audit: Audit, threshold: float) -> np.ndarray:
+    """Mask of the photos that a person answered or that have at least this confidence."""
+    return np.asarray(_answered_only(audit) | (_fill(audit.confidence) >= threshold))
+
+
+def _answered_only(audit: Audit) -> np.ndarray:
+    return np.asarray(audit.answered & ~audit.audited)
+
+
+def _fill(confidence: np.ndarray) -> np.ndarray:
+    """Replace missing confidences by one below all others."""
+    return np.asarray(np.nan_to_num(confidence, nan=-1.0))
 
 
 def _count_needed(goal: float, n: int) -> int:

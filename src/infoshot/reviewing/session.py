@@ -24,13 +24,14 @@ from infoshot.reviewing.answer_rules import (
     make_answers,
 )
 from infoshot.reviewing.assessment import Assessment, Statement
+from infoshot.reviewing.audit import Round
 from infoshot.reviewing.background import SolveLoop, SolveState
 from infoshot.reviewing.explorer import Explorer
 from infoshot.reviewing.history import UNDOABLE, History, describe, shown_numbers
 from infoshot.reviewing.items import describe_item, pack_points
 from infoshot.reviewing.marks import Marks
 from infoshot.reviewing.pool import read_pool
-from infoshot.reviewing.promise import assess, count_rounds
+from infoshot.reviewing.promise import assess
 from infoshot.reviewing.subscriptions import Event, Publisher, Subscription
 from infoshot.reviewing.views import ViewQuery, count_views, list_items
 from infoshot.reviewing.worker_process import WorkerProcess
@@ -325,7 +326,7 @@ class Session:
         if changed and final:
             versions.append(pool.labels_digest)
         return assess(
-            self._marks.make_audit(audited, count_rounds(versions)),
+            self._marks.make_audit(audited, Round.find(versions)),
             self._history.goal,
             held_out=pool.estimate,
             changed=changed and not final,
