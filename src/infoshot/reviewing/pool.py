@@ -110,9 +110,10 @@ class Pool:
 
     @cached_property
     def labels_digest(self) -> str:
-        """A short digest of the solver's labels, which changes when they do."""
+        """A short digest of the solver's labels and confidences, which changes when they do."""
         names = "\0".join(self.classes).encode()
-        return hashlib.sha256(names + self.predicted.tobytes()).hexdigest()[:16]
+        content = names + self.predicted.tobytes() + self.confidence.tobytes()
+        return hashlib.sha256(content).hexdigest()[:16]
 
     def name_of(self, number: int) -> str:
         """Return the class that the solver chose for a photo; empty if none."""
