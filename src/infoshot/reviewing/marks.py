@@ -1,5 +1,6 @@
 """What the answers of a person say about every item, as arrays that each entry updates."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -57,11 +58,13 @@ class Marks:
 
     def update(self, entry: Entry) -> None:
         """Follow an entry of the log."""
-        if entry.action in ("rename", "merge", "undo", "add"):
+        if self._find_renamed() != self._renamed:
             self._renew()
             return
         paths = {change.path for change in entry.changes}
         self._renew_items(self._numbers(paths | {*entry.skipped, *entry.unskipped}))
+        if entry.action in ("add", "undo"):
+            self._renew_classes()
 
     def offered(self, number: int) -> str:
         """Return the label that a person can confirm; empty if there is none."""
@@ -99,15 +102,17 @@ class Marks:
     def count_classes(self) -> list[dict[str, Any]]:
         """Count the photos, answers and examples of every class."""
         n = self._pool.n_photos
+        photos = Counter(self.labels[:n].tolist())
+        answered = Counter(self.labels[:n][self.answered[:n]].tolist())
+        examples = Counter(self.labels[n:].tolist())
         return [
             {
                 "name": name,
-                "n": int(own.sum()),
-                "n_answered": int((own & self.answered[:n]).sum()),
-                "n_examples": int((self.labels[n:] == name).sum()),
+                "n": photos[name],
+                "n_answered": answered[name],
+                "n_examples": examples[name],
             }
             for name in self.classes
-            for own in [self.labels[:n] == name]
         ]
 
     def describe_group(self, ids: Sequence[int]) -> dict[str, Any]:
@@ -127,33 +132,37 @@ class Marks:
         A photo that got another answer after its audit counts by what the solver said then.
         """
         pool = self._pool
-        rows = np.flatnonzero(pool.readable)
-        row_of = {int(number): row for row, number in enumerate(rows)}
-        is_audited, correct = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+        is_audited, correct = (
+            np.zeros(pool.n_photos, dtype=bool),
+            np.zeros(pool.n_photos, dtype=bool),
+        )
         for path, answer in audited.items():
             number = pool.number_of[path]
-            if number not in row_of:
-                continue
             now = self.answer(number)
             kept = now is not None and now.audit and now.label == answer.truth
-            predicted = self.offered(number) if kept else answer.predicted
-            is_audited[row_of[number]] = True
-            correct[row_of[number]] = predicted == (now.label if now and kept else answer.truth)
+            is_audited[number] = True
+            correct[number] = answer.truth == (self.offered(number) if kept else answer.predicted)
+        rows = np.flatnonzero(pool.readable)
         return Audit(
-            order=np.array([row_of[number] for number in pool.audit_order], dtype=np.int64),
-            audited=is_audited,
-            correct=correct,
-            answered=self.answered[rows] & ~is_audited,
+            order=np.searchsorted(rows, pool.audit_order),
+            audited=is_audited[rows],
+            correct=correct[rows],
+            answered=self.answered[rows] & ~is_audited[rows],
             confidence=pool.confidence[rows],
             round=round_,
         )
 
     def _renew(self) -> None:
-        facts = self._pool.facts
-        solved = facts["review"]["n_entries"] if "review" in facts else 0
-        self._renamed = self._history.renamed(solved)
-        self.skipped[:] = False
+        self._renamed = self._find_renamed()
         self._renew_items(range(self._pool.n_items))
+        self._renew_classes()
+
+    def _find_renamed(self) -> dict[str, str]:
+        """Return the classes that got another name since the pool was solved."""
+        facts = self._pool.facts
+        return self._history.renamed(facts["review"]["n_entries"] if "review" in facts else 0)
+
+    def _renew_classes(self) -> None:
         names = {*self._history.added_classes, *self.labels.tolist()}
         names |= {self._renamed.get(name, name) for name in self._pool.classes}
         self.classes = sorted(names - {""})
