@@ -113,6 +113,8 @@ def test_filters_search_and_sort(open_page, fake_server):
     assert shown_ids(page)[0] == 12
     page.get_by_role("button", name="Clear filters").click()
     page.get_by_label("Confidence from, in percent").fill("90")
+    fake_server.pool.send("enough", fake_server.pool.enough())  # redraws; what is typed stays
+    page.wait_for_timeout(200)
     page.get_by_label("Confidence from, in percent").press("Enter")
     expected = int((fake_server.pool.confidence >= 0.9).sum())
     wait_for(page, f"document.querySelector('.view-count').textContent === '{expected}'")
@@ -174,7 +176,7 @@ def test_keyboard_only(open_page, fake_server):
     wait_for(page, lambda: len(fake_server.pool.log) == 1)
     assert page.locator(".preview-place").inner_text().startswith("3 of")
     page.keyboard.press("Escape")
-    assert focused_id(page) == shown_ids(page)[2]
+    wait_for(page, lambda: focused_id(page) == shown_ids(page)[2])
     page.keyboard.press("/")
     page.keyboard.type("hor")
     page.keyboard.press("Enter")

@@ -48,6 +48,7 @@ export class Keyboard {
 
   #handle(event) {
     if (event.defaultPrevented || event.isComposing || event.altKey) return;
+    if (this.app.isLoading) return event.preventDefault();
     const { target } = event;
     if (target.matches?.(TYPING)) {
       if (event.key === "Escape") target.blur();

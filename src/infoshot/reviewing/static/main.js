@@ -12,6 +12,7 @@ import { Messages } from "./messages.js";
 import { Outbox } from "./outbox.js";
 import { Panes } from "./panes.js";
 import { Peek } from "./peek.js";
+import { pickClass } from "./picker.js";
 import { Preview } from "./preview.js";
 import { Sidebar } from "./sidebar.js";
 import { Status } from "./status.js";
@@ -173,9 +174,18 @@ class App {
     return null;
   }
 
+  // Loads a part of the page; keys that are meant for it must not reach the photos meanwhile.
+  async #load(path) {
+    this.isLoading = true;
+    try {
+      return await import(path);
+    } finally {
+      this.isLoading = false;
+    }
+  }
+
   async openPicker() {
     if (this.grid.selection.isEmpty) return;
-    const { pickClass } = await import("./picker.js");
     const name = await pickClass(this, { item: this.store.get(this.grid.focusId) });
     if (name === this.store.state.none) await this.commands.reject();
     else if (name !== null) await this.commands.label(name);
@@ -183,28 +193,28 @@ class App {
   }
 
   async openKeys() {
-    (await import("./key_dialog.js")).openKeyDialog(this);
+    (await this.#load("./key_dialog.js")).openKeyDialog(this);
   }
 
   async changeClass(action, name = "") {
-    (await import("./class_dialogs.js")).openClassDialog(this, action, name);
+    (await this.#load("./class_dialogs.js")).openClassDialog(this, action, name);
   }
 
   async openHistory() {
-    (await import("./history.js")).openHistory(this);
+    (await this.#load("./history.js")).openHistory(this);
   }
 
   async openConflicts() {
-    (await import("./conflicts.js")).openConflicts(this);
+    (await this.#load("./conflicts.js")).openConflicts(this);
   }
 
   async openFinish() {
-    (await import("./finish.js")).openFinish(this);
+    (await this.#load("./finish.js")).openFinish(this);
   }
 
   async openAudit() {
     this.panes.closeDrawers();
-    const { Audit } = await import("./audit.js");
+    const { Audit } = await this.#load("./audit.js");
     this.audit ??= new Audit(this, find("audit"));
     this.audit.open();
   }

@@ -118,21 +118,21 @@ export class Toolbar {
   }
 
   draw() {
-    const { view, store, grid } = this.app;
+    const { view, store } = this.app;
     const { query } = view;
     const label = VIEWS.find(([name]) => name === query.view)?.[1] ?? query.view;
     setText(this.title, query.view === "class" ? query.class || label : label);
     const isList = query.view !== "groups";
-    setText(this.total, isList ? count(grid.selection.ids.length || view.ids.length) : "");
+    setText(this.total, isList ? count(view.ids.length) : "");
     this.#drawClasses();
     this.sort.value = query.sort;
     this.sort.lastChild.hidden = query.pin === null; // needs a pinned photo
     this.status.value = query.status;
     this.classes.value = query.class;
     this.classes.hidden = query.view === "class";
-    this.low.value = Math.round(100 * query.low);
-    this.high.value = Math.round(100 * query.high);
-    if (document.activeElement !== this.search) this.search.value = query.q;
+    setValue(this.low, Math.round(100 * query.low));
+    setValue(this.high, Math.round(100 * query.high));
+    setValue(this.search, query.q);
     this.order.classList.toggle("reversed", query.order === "desc");
     this.order.setAttribute("aria-pressed", String(query.order === "desc"));
     this.reset.hidden = !view.isFiltered && query.sort === FRESH.sort && query.order === FRESH.order;
@@ -159,6 +159,11 @@ export class Toolbar {
       iconButton("End the sort by similarity", "close", () => this.app.commands.pin()),
     );
   }
+}
+
+// Not while someone types in it.
+function setValue(input, value) {
+  if (document.activeElement !== input) input.value = value;
 }
 
 function option([value, text]) {
