@@ -239,7 +239,7 @@ class FakePool:
 
     def _answer_of(self, action, number, label):
         if action == "accept":
-            return self.item(number)["predicted"]
+            return label or self.item(number)["predicted"]
         return NONE if action == "reject" else label
 
     def _client_of(self, number):

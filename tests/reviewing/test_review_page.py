@@ -44,7 +44,7 @@ def test_keys_answer_and_the_focus_moves_on(open_page, fake_server):
     wait_for(page, lambda: len(fake_server.pool.log) == 4)
     sent = [(body["action"], body["ids"], body["label"]) for body in answers(fake_server)]
     assert sent == [
-        ("accept", [first], ""),
+        ("accept", [first], fake_server.pool.item(first)["predicted"]),
         ("label", [second], "dog"),
         ("reject", [third], ""),
         ("skip", [fourth], ""),

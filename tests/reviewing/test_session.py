@@ -77,6 +77,9 @@ def test_actions(session):
     predicted = session.items([number])[0]["predicted"]
     session.answer("accept", [number])
     assert session.items([number])[0]["answer"] == predicted
+    shown = next(name for name in ("cat", "dog", "eel") if name != predicted)
+    session.answer("accept", [number], label=shown)  # a solve came after the person looked
+    assert session.items([number])[0]["answer"] == shown
     session.answer("reject", [number])
     assert (session.items([number])[0]["answer"], session.items([number])[0]["label"]) == (NONE, "")
     session.answer("clear", [number])

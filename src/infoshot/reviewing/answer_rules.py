@@ -56,7 +56,7 @@ def make_answers(
         raise InvalidArgumentError(
             f"action must be one of {', '.join(_ACTIONS)}, skip; got '{action:.40}'."
         )
-    if action in ("label", "audit"):
+    if action in ("label", "audit") or (action == "accept" and label):
         check_class(label, [*marks.classes, NONE] if action == "audit" else marks.classes)
     given = Answer(NONE) if action == "reject" else Answer(label, audit=action == "audit")
     found: dict[str, Answer | None] = {}
@@ -65,7 +65,7 @@ def make_answers(
         if action == "clear":
             found[path] = None
         elif action == "accept" and (own := marks.offered(number)):
-            found[path] = Answer(own)
+            found[path] = Answer(label or own)
         elif action != "accept" and pool.can_answer(number):
             found[path] = given
     if not found:

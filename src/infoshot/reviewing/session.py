@@ -167,7 +167,8 @@ class Session:
         ids
             Numbers of the items. Photos with the same content get the same answer.
         label
-            The class for ``label``; for ``audit`` also ``NONE``.
+            The class for ``label``; for ``audit`` also ``NONE``. For ``accept`` the label that the
+            page showed, in case that a solve has changed it since; empty for that of now.
         client, seen, replace
             Which page asks, the last entry that it knows of, and whether to replace what another
             page has answered since.

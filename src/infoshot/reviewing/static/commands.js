@@ -47,7 +47,7 @@ export class Commands {
       return this.app.messages.inform("This photo has no prediction to accept. Choose a class.");
     }
     const words = item ? `confirmed as ${item.predicted}` : "confirmed";
-    return this.#answer("accept", ids, "", words);
+    return this.#answer("accept", ids, item?.predicted ?? "", words); // what the person saw
   }
 
   async findUnanswered(ids) {

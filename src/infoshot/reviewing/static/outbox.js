@@ -12,7 +12,7 @@ const CONFLICT = 409;
 
 // An item after an action.
 export function answered(item, action, label, none) {
-  const answers = { label, audit: label, accept: item.predicted || item.answer, reject: none };
+  const answers = { label, audit: label, accept: label || item.predicted || item.answer, reject: none };
   if (action === "skip") return { ...item, skipped: true };
   if (action === "clear") return { ...item, answer: null, label: item.predicted, skipped: false };
   const answer = answers[action] ?? item.answer;
