@@ -1,7 +1,7 @@
 """A simulated person reviews a pool of photos: accuracy by number of actions and order of review.
 
 infoshot extract --dataset mini-imagenet --root DIR --split test --backbone efficientnet-lite0
---dtype float32 --out mini.safetensors                    (and the same with --dataset cub)
+--dtype float32 --out mini.safetensors      (and the same with --dataset cub)
 python scripts/simulated_review.py --set mini-imagenet --features mini.safetensors
 --out results/simulated_review.json
 python scripts/simulated_review.py --set cub --features cub.safetensors --actions 2700
@@ -244,7 +244,7 @@ def simulate(pool: Pool, step: Step, n_actions: int, seed: int) -> Iterator[tupl
     review = Review(pool, generator, torch.zeros(len(pool.truth), dtype=torch.bool))
     while True:
         review.solve()
-        accuracy = review.accuracy()
+        accuracy = round(review.accuracy(), 4)
         yield review.n_actions, review.n_looked, accuracy
         if accuracy >= STOP or review.n_actions >= n_actions:
             return
@@ -318,9 +318,9 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     for panel in panels.flat:
         for goal in GOALS:
             panel.axhline(100 * goal, color="0.8", linewidth=0.8, zorder=0)
-    panels[0, 0].legend(frameon=False, fontsize=7, loc="lower right")
+    panels[1, 0].legend(frameon=False, fontsize=8, loc="lower right")
     figure.tight_layout()
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=90)
 
 
 def mean_curve(
@@ -374,6 +374,7 @@ def main() -> None:
         for row in workers.map(run, itertools.product(range(given.seeds), given.orders.split(","))):
             rows.append(row)
             sys.stdout.write(f"{given.set}, {row['order']}, draw {row['seed']}\n")
+            sys.stdout.flush()
             document |= {"summary": summarize(rows), "rows": rows}
             given.out.write_text(json.dumps(document) + "\n")
     if given.plot:
