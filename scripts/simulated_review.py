@@ -12,7 +12,7 @@ image of these classes is a photo of the pool. The review starts from the labels
 method. The person knows the true labels, and acts in one of two ways:
 
 - a single answer: one photo is accepted or corrected (1 action);
-- a page: the next 40 photos of the order are looked at. Each wrong one is corrected (1 action
+- a page: the next 40 photos of the order are viewed. Each wrong one is corrected (1 action
   each), then the others are accepted together (1 action). Class pages hold photos of one predicted
   class: that with most expected errors among its unanswered photos.
 
@@ -123,7 +123,7 @@ class Review:
     generator: torch.Generator
     answered: Tensor  # mask of the photos
     n_actions: int = 0
-    n_looked: int = 0
+    n_viewed: int = 0
     n_solves: int = 0
     exponent: float = 1.0
     probabilities: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -138,7 +138,7 @@ class Review:
         self.answered[numbers] = True
         self.probabilities[numbers] = torch.eye(self.pool.n_classes)[self.pool.truth[numbers]]
         self.n_actions += n_actions
-        self.n_looked += len(numbers)
+        self.n_viewed += len(numbers)
 
     def actions_to_solve(self) -> int:
         """Return the number of actions before the pool is solved again."""
@@ -214,7 +214,7 @@ def one_by_one(rank: Ranking) -> Step:
 
 
 def by_pages(rank: Ranking) -> Step:
-    """Look at pages of an order: correct what is wrong, and accept the rest in one action."""
+    """View pages of an order: correct what is wrong, and accept the rest in one action."""
 
     def step(review: Review) -> None:
         end = review.n_actions + review.actions_to_solve()
@@ -239,13 +239,13 @@ ORDERS: dict[str, Step] = {
 
 
 def simulate(pool: Pool, step: Step, n_actions: int, seed: int) -> Iterator[tuple[int, int, float]]:
-    """Yield actions, photos looked at and accuracy after every solve of a review."""
+    """Yield actions, photos viewed and accuracy after every solve of a review."""
     generator = torch.Generator().manual_seed(seed)
     review = Review(pool, generator, torch.zeros(len(pool.truth), dtype=torch.bool))
     while True:
         review.solve()
         accuracy = round(review.accuracy(), 4)
-        yield review.n_actions, review.n_looked, accuracy
+        yield review.n_actions, review.n_viewed, accuracy
         if accuracy >= STOP or review.n_actions >= n_actions:
             return
         step(review)
@@ -273,7 +273,7 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def cost_of_goal(
     reviews: Sequence[Sequence[tuple[int, int, float]]], goal: float
 ) -> dict[str, float] | None:
-    """Return the cost of an accuracy: mean and range of the actions, mean of the photos looked at.
+    """Return the cost of an accuracy: mean and range of the actions, mean of the photos viewed.
 
     ``None`` if a review ends without it.
     """
@@ -286,12 +286,12 @@ def cost_of_goal(
         "actions": statistics.mean(actions),
         "lowest": min(actions),
         "highest": max(actions),
-        "photos": statistics.mean(n_looked for _, n_looked, _ in reached),
+        "photos": statistics.mean(n_viewed for _, n_viewed, _ in reached),
     }
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw mean accuracy against actions and against photos looked at, a column for each set."""
+    """Draw mean accuracy against actions and against photos viewed, a column for each set."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -314,7 +314,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             panel.plot(x, 100 * y, label=order, linewidth=1.2, **style)
     for column, data in enumerate(sets):
         panels[0, column].set(title=data, xlabel="actions", ylabel="correct labels (%)")
-        panels[1, column].set(xlabel="photos looked at", ylabel="correct labels (%)")
+        panels[1, column].set(xlabel="photos viewed", ylabel="correct labels (%)")
     for panel in panels.flat:
         for goal in GOALS:
             panel.axhline(100 * goal, color="0.8", linewidth=0.8, zorder=0)
