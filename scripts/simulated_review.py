@@ -234,7 +234,7 @@ ORDERS: dict[str, Step] = {
     "doubtful pages": by_pages(rank_doubtful),
     "random pages": by_pages(rank_random),
     "class pages": by_pages(rank_class),
-    "class pages confident first": by_pages(rank_class_confident),
+    "confident class pages": by_pages(rank_class_confident),
 }
 
 
@@ -305,6 +305,8 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     )
     for (column, data), order in itertools.product(enumerate(sets), orders):
         own = [row["points"] for row in rows if (row["set"], row["order"]) == (data, order)]
+        if not own:
+            continue
         style = {
             "color": f"C{colours.index(order.removesuffix(' pages'))}",
             "linestyle": "--" if order.endswith("pages") else "-",
@@ -341,7 +343,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", required=True, choices=N_CLASSES)
     parser.add_argument("--features", type=Path, required=True)
-    parser.add_argument("--orders", default=",".join(ORDERS))
+    usual = ",".join(order for order in ORDERS if order != "confident class pages")
+    parser.add_argument("--orders", default=usual, help=f"of: {', '.join(ORDERS)}")
     parser.add_argument("--actions", type=int, default=1500, help="the longest review")
     parser.add_argument("--seeds", type=int, default=3, help="draws of the examples")
     parser.add_argument("--dim", type=int, default=128, help="principal directions kept")
