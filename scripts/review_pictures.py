@@ -23,7 +23,7 @@ _EXAMPLES, _PHOTOS = 4, 900
 _ANSWERS = 12
 _SIZE = {"width": 1280, "height": 800}
 _FRAME = 550  # milliseconds of a frame
-_COLOURS = 128
+_COLOURS = 128  # of the animation
 
 
 def main(out: Path) -> None:
@@ -123,12 +123,12 @@ def _draw_lasso(page: Page) -> None:
 def _shoot(page: Page) -> Image.Image:
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     small = image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS)
-    return small.quantize(64)
+    return small.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE)
 
 
 def _save(page: Page, path: Path) -> None:
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    image.quantize(_COLOURS).save(path, optimize=True)
+    image.save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,21 @@ def test_features_are_read_back_bit_for_bit(cache):
     assert torch.equal(known[digests(3)[0]], features[2])
 
 
+def test_a_memory_spares_the_disk_for_one_encoder(cache, tmp_path, monkeypatch):
+    features = torch.randn(3, 5)
+    cache.add(digests(1, 2, 3), features)
+    memory = {}
+    first = FeatureCache(tmp_path, ENCODER, memory=memory).read(digests(1, 2))
+    monkeypatch.setattr(FeatureCache, "_read", lambda *_: pytest.fail("the disk was read"))
+    again = FeatureCache(tmp_path, ENCODER, memory=memory)
+    assert torch.equal(again.read([*digests(2), ""])[digests(2)[0]], features[1])
+    assert first.keys() == set(digests(1, 2))
+    monkeypatch.undo()
+    assert again.read(digests(1, 3)).keys() == set(digests(1, 3))
+    other = FeatureCache(tmp_path, {**ENCODER, "weights_sha256": "1" * 64}, memory=memory)
+    assert not other.read(digests(1))
+
+
 def test_images_that_are_found_or_added_are_counted_once(cache, tmp_path):
     cache.add(digests(1, 2), torch.zeros(2, 5))
     again = FeatureCache(tmp_path, ENCODER)

@@ -39,6 +39,8 @@ _PART = re.compile(r"part-[0-9a-f]{32}\.safetensors")
 _TEMPORARY = re.compile(r"\.part-[0-9a-f]{32}\.safetensors\.[0-9a-f]{32}\.(infoshot-)?part")
 _PRIVATE = 0o700
 Part = tuple[list[str], Tensor]
+FeatureMemory = dict[str, dict[str, Tensor]]
+"""Features by encoder and digest."""
 
 
 def default_cache_folder() -> Path:
@@ -71,15 +73,24 @@ class FeatureCache:
         Everything the features depend on besides the image, see ``encoder_provenance``.
     width
         Numbers per feature, if it is known.
+    memory
+        What was read, kept by the caller for the next object: images that are in it are not read
+        from the disk again.
     """
 
     def __init__(
-        self, folder: Path, provenance: Mapping[str, str], width: int | None = None
+        self,
+        folder: Path,
+        provenance: Mapping[str, str],
+        width: int | None = None,
+        *,
+        memory: FeatureMemory | None = None,
     ) -> None:
         self._encoder = json.dumps(dict(provenance), sort_keys=True)
         self._root = folder
         self.folder = folder / hashlib.sha256(self._encoder.encode()).hexdigest()[:32]
         self._known = set[str]()
+        self._memory = None if memory is None else memory.setdefault(self._encoder, {})
         self._width = width
         self._stores, self._warned = True, False
 
@@ -105,6 +116,8 @@ class FeatureCache:
         """
         self._check_access()
         wanted, found, seen = set(digests), dict[str, Tensor](), set[Path]()
+        if self._memory is not None and wanted - {""} <= self._memory.keys():
+            return {name: self._memory[name] for name in wanted - {""}}
         vanished = True
         while vanished:
             vanished = False
@@ -119,6 +132,8 @@ class FeatureCache:
                     if name in wanted:
                         found[name] = row.clone()  # a view would keep the whole part in memory
         self._known |= found.keys()
+        if self._memory is not None:
+            self._memory.update(found)
         return found
 
     def add(self, digests: Sequence[str], features: Tensor) -> None:

@@ -19,7 +19,7 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.plugins import is_reference
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import AnyPath
-from infoshot.features.cache import FeatureCache, default_cache_folder
+from infoshot.features.cache import FeatureCache, FeatureMemory, default_cache_folder
 from infoshot.features.extract import (
     Encoded,
     Extraction,
@@ -273,6 +273,7 @@ class Job:
     provenance: Mapping[str, str]
     open_encoder: Callable[[], Encoder]
     progress: Progress
+    memory: FeatureMemory | None = None
 
     def decide(
         self, known: Known, images: Sequence[ImageFile], digests: Digests
@@ -340,7 +341,7 @@ class Job:
 
     @cached_property
     def _cache(self) -> FeatureCache:
-        return FeatureCache(self.place.cache, self.provenance)
+        return FeatureCache(self.place.cache, self.provenance, memory=self.memory)
 
     def _encode(self, files: Sequence[ImageFile], digests: Digests, phase: str) -> Encoded:
         return encode_images(

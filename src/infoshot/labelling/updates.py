@@ -11,6 +11,7 @@ from infoshot.backbones import Encoder, EncoderLike, open_encoder
 from infoshot.core.environment import default_device
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import AnyPath
+from infoshot.features.cache import FeatureMemory
 from infoshot.features.extract import Extraction, check_same_encoder
 from infoshot.images.folders import ImageFile
 from infoshot.labelling.api import Job, LabelResult, Place, check_exports
@@ -82,6 +83,7 @@ def solve_again(
     statement: Mapping[str, Any] | None = None,
     export: Sequence[str] = (),
     device: str | None = None,
+    memory: FeatureMemory | None = None,
 ) -> tuple[Decision, int]:
     """Solve a run again with everything that the log of its review holds, and write it.
 
@@ -94,6 +96,8 @@ def solve_again(
         the others are reported as unsure.
     export, device
         As in :func:`infoshot.label`.
+    memory
+        Keeps features for the next call.
 
     Returns
     -------
@@ -102,6 +106,7 @@ def solve_again(
     exports = check_exports(export)
     with open_progress(None) as bar, _open_run(run) as before:
         job = _make_job(run, before, None, exports, device, False, bar)
+        job = dataclasses.replace(job, memory=memory)
         corrections = read_corrections(run, before.facts)
         decision = _decide(job, before, corrections)
         if part := (statement or {}).get("part"):

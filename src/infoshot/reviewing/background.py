@@ -11,7 +11,7 @@ from infoshot.core.errors import InfoshotError
 from infoshot.labelling.run_files import FACTS
 from infoshot.reviewing.worker_process import WorkerProcess
 
-PAUSE = 0.7  # seconds after the last answer
+PAUSE = 0.5  # seconds after the last answer
 _POLL = 1.0  # seconds between looks at run.json, which other commands may replace
 _PATIENCE = 30.0  # seconds to wait for another process that writes to the run
 _BUSY = "another process is writing"

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from infoshot.core.errors import InfoshotError
+from infoshot.features.cache import FeatureMemory
 from infoshot.labelling.decide import CORRECTED, choose_suggestions
 from infoshot.labelling.run_folder import read_run
 from infoshot.labelling.suggestions import read_cached_features
@@ -25,6 +26,7 @@ from infoshot.reviewing.groups import find_groups
 from infoshot.reviewing.projection import embed, reduce
 
 _SUGGESTED = 300
+_MEMORY: FeatureMemory = {}
 Reply = dict[str, Any]
 
 
@@ -54,7 +56,10 @@ def _answer(request: dict[str, Any], run: Path, scratch: Path) -> Iterator[Reply
 def _solve(request: dict[str, Any], run: Path, scratch: Path) -> Iterator[Reply]:
     """Solve again; reply with the last entry in it, and with what to label next."""
     decision, n_entries = solve_again(
-        run, statement=request.get("statement"), export=request.get("export", ())
+        run,
+        statement=request.get("statement"),
+        export=request.get("export", ()),
+        memory=_MEMORY,
     )
     suggested = choose_suggestions(
         decision.features, decision.open_probabilities(), decision.z_sup, _SUGGESTED

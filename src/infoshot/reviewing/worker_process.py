@@ -11,6 +11,10 @@ from typing import Any
 import infoshot
 from infoshot.core.errors import DataError
 
+# Threads of PyTorch that wait for each other sleep: beside other work, such as the browser, a solve
+# then takes half of the time.
+_SLEEPING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+
 
 class WorkerProcess:
     """A process that computes for a review; it is started when it is needed first.
@@ -40,7 +44,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**_SLEEPING_THREADS, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,  # Ctrl-C is for the server, which then closes this process
         )
 
