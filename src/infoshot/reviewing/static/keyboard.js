@@ -51,7 +51,7 @@ export class Keyboard {
     if (this.app.isLoading) return event.preventDefault();
     const { target } = event;
     if (target.matches?.(TYPING)) {
-      if (event.key === "Escape") target.blur();
+      if (event.key === "Escape" && !target.closest("dialog")) this.#leaveField(target);
       return;
     }
     const onButton = target.matches?.("button, a, summary, input");
@@ -63,6 +63,14 @@ export class Keyboard {
     }
     if (document.querySelector("dialog[open]:not(.preview)")) return;
     if (this.#move(event) || this.#run(event)) event.preventDefault();
+  }
+
+  // The keys are for the photos again.
+  #leaveField(field) {
+    const { audit, grid } = this.app;
+    field.blur();
+    if (audit?.isOpen) audit.stage.focus();
+    else if (this.app.isGridShown()) grid.focusCell();
   }
 
   #move(event) {
