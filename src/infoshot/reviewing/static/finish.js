@@ -1,7 +1,7 @@
 // The end: what is written, and what can be said about it.
 
 import { openDialog } from "./dialog.js";
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
 import { count, percent, photos } from "./format.js";
 import { getEnough, postFinish } from "./server.js";
 
@@ -21,7 +21,7 @@ export async function openFinish(app) {
     return;
   }
   const boxes = store.state.all_exports.map((name) => exportBox(name, store.state.exports.includes(name)));
-  const status = el("p", { role: "status" });
+  const status = el("p", { role: "status", tabindex: "-1" });
   const body = el("div", { class: "finish" }, ...accuracy(enough), ...written(store.state, boxes), status);
   const finish = async (close) => {
     if (outbox.nUnsaved) {
@@ -29,14 +29,17 @@ export async function openFinish(app) {
       return;
     }
     const exports = boxes.filter((box) => box.input.checked).map((box) => box.input.value);
+    const start = dialog.querySelector("button.primary");
     status.textContent = "Writing the files…";
-    dialog.querySelector("button.primary").disabled = true;
+    status.focus(); // a button that is disabled loses it
+    start.disabled = true;
     try {
       await write(app, exports);
       showResult(app, dialog, close);
     } catch (error) {
       status.textContent = error.message;
-      dialog.querySelector("button.primary").disabled = false;
+      start.disabled = false;
+      start.focus();
     }
   };
   const { dialog } = openDialog({
@@ -79,13 +82,20 @@ function written(state, boxes) {
   ];
 }
 
-// Resolves when the files are on disk.
+// Resolves when the files are on disk; fails if they cannot be written.
 async function write(app, exports) {
-  const written_ = new Promise((resolve) => {
-    app.live.addEventListener("finished", resolve, { once: true });
+  const listening = new AbortController();
+  const { signal } = listening;
+  const ended = new Promise((resolve, reject) => {
+    app.live.addEventListener("finished", resolve, { signal });
+    const fail = ({ state, error }) => state === "failed" && reject(new Error(error));
+    app.live.addEventListener("solve", ({ detail }) => fail(detail), { signal });
   });
-  await postFinish({ exports, client: app.client });
-  await written_;
+  try {
+    await Promise.all([postFinish({ exports, client: app.client }), ended]);
+  } finally {
+    listening.abort();
+  }
 }
 
 function showResult(app, dialog, close) {
@@ -100,10 +110,7 @@ function showResult(app, dialog, close) {
     ...(part ? [el("p", { text: `${photos(part.n_remaining)} stay for the eye.` })] : []),
     el("p", { class: "soft", text: `The files are in ${run}.` }),
   );
-  const [cancel, write_] = dialog.querySelectorAll(".dialog-actions button");
-  cancel.remove();
-  write_.disabled = false;
-  write_.querySelector(".button-text").textContent = "Done";
-  write_.replaceWith(write_.cloneNode(true));
-  dialog.querySelector(".dialog-actions button").addEventListener("click", () => close());
+  const done = button("Done", { kind: "primary", onclick: () => close() });
+  dialog.querySelector(".dialog-actions").replaceChildren(done);
+  done.focus();
 }
