@@ -1,5 +1,7 @@
 """What browser tests of the page share: a server, an open page, and ways to wait."""
 
+import time
+
 import pytest
 
 from tests.reviewing.fake_pool import FakePool
@@ -43,7 +45,7 @@ def open_page(one_context, fake_server):
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error"
                 and "Failed to load resource" not in message.text else None)  # fmt: skip
-        page.on("dialog", lambda dialog: _leave(dialog, problems))
+        page.on("dialog", lambda dialog: leave(dialog, problems))
         page.goto(fake_server.url + fragment)
         page.wait_for_selector("body[data-ready]")
         wait_for(page, f"!!document.querySelector('{READY}')")
@@ -56,7 +58,7 @@ def open_page(one_context, fake_server):
     assert problems == []
 
 
-def _leave(dialog, problems):
+def leave(dialog, problems):
     """Leave the page in spite of unsaved answers; no other dialog is the browser's own."""
     if dialog.type != "beforeunload":
         problems.append(dialog.message)
@@ -67,16 +69,16 @@ def answers(server):
     return [body for name, body in server.posted if name == "answers"]
 
 
-def wait_for(page, condition):
+def wait_for(page, condition, seconds=4):
     """Wait until a function, or an expression in the browser, is true.
 
     Playwright's own `wait_for_function` needs `eval`, which the page's policy forbids.
     """
-    for _ in range(160):
-        if page.evaluate(condition) if isinstance(condition, str) else condition():
-            return
+    end = time.monotonic() + seconds
+    while not (page.evaluate(condition) if isinstance(condition, str) else condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"it did not happen within {seconds} s: {condition}")
         page.wait_for_timeout(25)
-    raise AssertionError(f"it did not happen within 4 s: {condition}")
 
 
 def focused_id(page):
