@@ -117,6 +117,16 @@ def test_audit_answers_change_one_label_and_teach_the_solver_nothing(run, photo,
     np.testing.assert_array_equal(read_run(run).probabilities, chances)
 
 
+def test_an_audit_answer_of_a_class_without_examples_is_no_label(run, photo, no_encoding):
+    path = photo("cat7.png")
+    write_log(run, (path, Answer("owl", audit=True)))
+    solve_again(run)
+    assert (line_of(run, path)["label"], line_of(run, path)["reason"]) == ("", "given")
+    assert rows(run / "corrections.csv") == [{"path": path, "label": "owl", "source": "audit"}]
+    add_labels(run, {photo("dog9.png"): "owl"})  # now there is one
+    assert line_of(run, path)["label"] == "owl"
+
+
 def test_every_photo_may_be_answered(run, made, no_encoding):
     truth = {row["path"]: row["path"].rpartition("/")[2][:3] for row in rows(run / "labels.csv")}
     result = add_labels(run, truth)
@@ -184,6 +194,8 @@ DAMAGED = {
     "number": b'{"n":"1","time":"","action":"","client":"","changes":[]}\n',
     "change": b'{"n":1,"time":"","action":"","client":"","changes":[["a"]]}\n',
     "answer": b'{"n":1,"time":"","action":"","client":"","changes":[["a",null,3]]}\n',
+    "control": b'{"n":1,"time":"","action":"","client":"","changes":[["a",null,"\\u001b"]]}\n',
+    "facts": b'{"n":1,"time":"","action":"undo","client":"","changes":[]}\n',
     "order": b'{"n":1,"time":"","action":"","client":"","changes":[]}\n' * 2,
     "nested": b'{"n":' + b"[" * 100_000 + b"\n",
     "bytes": b"\xff\xfe\n",

@@ -239,6 +239,15 @@ def test_the_audit_asks_at_random_and_shows_nothing(session):
     assert found["sentences"] == [f"A person answered all {len(readable)} photos."]
 
 
+def test_a_class_without_a_photo_cannot_be_an_audit_answer(session):
+    session.change_class("add", "owl")
+    number = session.next_audit()["id"]
+    with pytest.raises(InvalidArgumentError, match="has no photo yet"):
+        session.answer("audit", [number], label="owl")
+    session.answer("label", [session.next_audit()["next"][0]], label="owl")
+    session.answer("audit", [number], label="owl")
+
+
 def test_photos_that_were_answered_are_not_asked(session):
     first = session.next_audit()
     session.answer("accept", [first["id"], first["next"][1]])

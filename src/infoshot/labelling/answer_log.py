@@ -18,6 +18,7 @@ from infoshot.core.atomic import flush
 from infoshot.core.errors import DataError
 from infoshot.core.json_file import check_json, parse_json
 from infoshot.core.regular_file import read_regular
+from infoshot.core.text import visible
 from infoshot.labelling.run_files import ANSWER_LOG
 
 _LARGEST = 2**31  # bytes
@@ -90,6 +91,35 @@ class _Line(TypedDict):
     skipped: NotRequired[list[str]]
     unskipped: NotRequired[list[str]]
     facts: NotRequired[dict[str, Any]]
+
+
+class _Audit(TypedDict):
+    labels: str
+    predicted: dict[str, str]
+
+
+class _Undo(TypedDict):
+    to: int
+
+
+class _Goal(TypedDict):
+    goal: float
+
+
+class _NewClass(TypedDict):
+    name: str
+
+
+class _OtherClass(TypedDict):
+    name: str
+    to: str
+
+
+# What an action needs among its facts.
+_FACTS: Mapping[str, type] = {
+    "audit": _Audit, "undo": _Undo, "goal": _Goal, "add": _NewClass, "rename": _OtherClass,
+    "merge": _OtherClass,
+}  # fmt: skip
 
 
 class AnswerLog:
@@ -215,6 +245,8 @@ def _parse_line(line: bytes) -> Entry:
     record = parse_json(line)
     if unknown := check_json(record, _Line):
         raise ValueError(f"unknown entries {', '.join(unknown[:5])}")
+    if record["action"] in _FACTS:
+        check_json(record.get("facts", {}), _FACTS[record["action"]], "facts")
     return Entry(
         n=record["n"],
         time=record["time"],
@@ -236,11 +268,11 @@ def _parse_change(given: list[Any]) -> Change:
 def _parse_answer(given: object) -> Answer | None:
     if given is None:
         return None
-    if isinstance(given, str) and given:
-        return Answer(given)
-    if isinstance(given, dict) and isinstance(label := given.get("audit"), str) and label:
-        return Answer(label, audit=True)
-    raise ValueError(f"an answer must be a class; got {given!r:.60}")
+    audit = isinstance(given, dict) and set(given) == {"audit"}
+    label = given["audit"] if audit else given  # type: ignore[index] # a dict
+    if not isinstance(label, str) or not label or visible(label) != label:
+        raise ValueError(f"an answer must be a class; got {given!r:.60}")
+    return Answer(label, audit)
 
 
 def _format(entry: Entry) -> bytes:

@@ -216,7 +216,9 @@ def decide_labels(
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
-    answers = {**given, **fixed}
+    # A class of which there is no example cannot be a label of this run.
+    kept = {digest: label if label in classes else NONE for digest, label in fixed.items()}
+    answers = {**given, **kept}
     return Decision(
         request=request,
         classes=classes,

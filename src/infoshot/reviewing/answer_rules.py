@@ -58,6 +58,10 @@ def make_answers(
         )
     if action in ("label", "audit") or (action == "accept" and label):
         check_class(label, [*marks.classes, NONE] if action == "audit" else marks.classes)
+    if action == "audit" and label not in (NONE, *marks.classes_with_examples):
+        raise InvalidArgumentError(
+            f"the class '{label}' has no photo yet: label one outside of the audit first."
+        )
     given = Answer(NONE) if action == "reject" else Answer(label, audit=action == "audit")
     found: dict[str, Answer | None] = {}
     for number in pool.with_copies(ids):

@@ -52,6 +52,14 @@ class Marks:
         """How many photos a person has answered."""
         return int(self.answered[: self._pool.n_photos].sum())
 
+    @property
+    def classes_with_examples(self) -> list[str]:
+        """The classes that the solver knows or will know: those with an example."""
+        n = self._pool.n_photos
+        learned = self.labels[:n][self.answered[:n] & ~self.audited[:n]]
+        found = {*self.labels[n:].tolist(), *learned.tolist()}
+        return [name for name in self.classes if name in found]
+
     def answer(self, number: int) -> Answer | None:
         """Return the answer of a person to an item."""
         return self._history.answers.get(self._pool.paths[number])
@@ -159,8 +167,7 @@ class Marks:
 
     def _find_renamed(self) -> dict[str, str]:
         """Return the classes that got another name since the pool was solved."""
-        facts = self._pool.facts
-        return self._history.renamed(facts["review"]["n_entries"] if "review" in facts else 0)
+        return self._history.renamed(self._pool.n_entries)
 
     def _renew_classes(self) -> None:
         names = {*self._history.added_classes, *self.labels.tolist()}

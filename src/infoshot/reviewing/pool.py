@@ -75,6 +75,11 @@ class Pool:
         """Photos and examples."""
         return len(self.paths)
 
+    @property
+    def n_entries(self) -> int:
+        """How many entries of the log the labels contain."""
+        return self.facts["review"]["n_entries"] if "review" in self.facts else 0
+
     @cached_property
     def number_of(self) -> dict[str, int]:
         """The number of an item by its path; a photo comes before an example."""

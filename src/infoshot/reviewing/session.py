@@ -339,9 +339,8 @@ class Session:
 
     def _has_pending(self) -> bool:
         """Whether the log has answers that the labels do not contain."""
-        facts = self._pool.facts
-        n_entries = facts["review"]["n_entries"] if "review" in facts else 0
-        return any(entry.n > n_entries and entry.changes for entry in self._history.entries)
+        solved = self._pool.n_entries
+        return any(entry.n > solved and entry.changes for entry in self._history.entries)
 
     def _take_run(self, suggested: Sequence[int] | None) -> int:
         """Read the run again, after a solve or a change by another command."""

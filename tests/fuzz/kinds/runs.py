@@ -16,6 +16,8 @@ from safetensors.numpy import load, save
 
 from infoshot import labelling
 from infoshot.core.errors import InfoshotError
+from infoshot.labelling.answer_log import Answer, AnswerLog, Change, Entry
+from infoshot.reviewing.session import Session
 from tests.fuzz.containers import damage_safetensors
 from tests.fuzz.kinds.made import RUN, make_run, put
 from tests.fuzz.mutations import FLOATS, TEXTS, damage, damage_json, damage_text
@@ -70,6 +72,37 @@ class Corrections(RunFile):
 
     def damage(self, random: Random, content: bytes) -> tuple[bytes, str]:
         return damage_text(random, content.decode())
+
+
+class ReviewLog(RunFile):
+    """The log of a review, with answers that the run does not contain yet."""
+
+    name, file = "review.jsonl", "review.jsonl"
+
+    def attempt(self, case: Case) -> None:
+        case.copy(*RUN)
+        run = case.work / "run"
+        with (run / "labels.csv").open(newline="") as file:
+            paths = [row["path"] for row in csv.DictReader(file)]
+        with AnswerLog(run) as log:
+            for n, answer in enumerate((Answer("cat"), Answer("dog", audit=True), None), 1):
+                facts = {"labels": "", "predicted": {}} if n == 2 else {}
+                change = Change(paths[n], None, answer)
+                action = ("label", "audit", "clear")[n - 1]
+                log.append(Entry(n, "2026", action, "a", [change], facts=facts))
+        content, done = self.damage(case.random, log.path.read_bytes())
+        log.path.write_bytes(content)
+        use = case.random.choice((_add, _label, _review, _review))
+        case.note(f"{done}; {use.__name__.strip('_')}")
+        use_run(case, use)
+
+    def damage(self, random: Random, content: bytes) -> tuple[bytes, str]:
+        if random.random() < 0.4:
+            return damage(random, content)
+        lines = content.splitlines()
+        number = random.randrange(len(lines))
+        lines[number], done = damage_json(random, lines[number].decode())
+        return b"\n".join(lines) + b"\n", f"line {number + 1}: {done}"
 
 
 class Classifier(RunFile):
@@ -217,6 +250,18 @@ def _label(case: Case) -> None:
     _check_run(case)
 
 
+def _review(case: Case) -> None:
+    """Open a review without a server, look at everything, and take back what was done."""
+    session = Session(case.work / "run", compute=False)
+    try:
+        json.dumps([session.state(), session.history(None, 100), session.next_audit()])
+        json.dumps(session.items(range(session.n_items)))
+        session.undo(to=0)
+        session.answer("label", [1], label="cat")
+    finally:
+        session.close()
+
+
 def _check_run(case: Case) -> None:
     sample = labelling.draw_audit(case.work / "run", n=3, out=case.work / "check.csv")
     assert sample.images
@@ -273,4 +318,4 @@ def _odd_cell(random: Random, value: Any) -> Any:
     return random.choice((*TEXTS[:40], "unreadable", None))
 
 
-KINDS = (Description(), Labels(), Corrections(), Classifier(), Cache())
+KINDS = (Description(), Labels(), Corrections(), ReviewLog(), Classifier(), Cache())
