@@ -218,7 +218,7 @@ class FakePool:
 
     # What the page changes
 
-    def answer(self, action, ids, label="", client="", seen=0, replace=False):
+    def answer(self, action, ids, label="", client="", seen=0, items="", replace=False):
         with self.lock:
             answers = {i: self._answer_of(action, i, label) for i in ids}
             conflicts = [

@@ -85,7 +85,7 @@ class FakeSession:
     def history(self, before, limit):
         return [{"n": before, "limit": limit}]
 
-    def answer(self, action, ids, *, label="", client="", seen=0, replace=False):
+    def answer(self, action, ids, *, label="", client="", seen=0, items="", replace=False):
         if label == "taken" and not replace:
             raise Conflict([{"id": ids[0], "answer": "dog"}])
         if label == "unknown":

@@ -118,6 +118,14 @@ def test_what_cannot_be_answered_is_refused(session):
     assert session.state()["entry"] == 0
 
 
+def test_an_answer_for_other_photos_is_refused(session):
+    items = session.state()["items"]
+    session.answer("label", [1], label="cat", items=items)
+    with pytest.raises(InvalidArgumentError, match="other photos now; reload the page"):
+        session.answer("label", [1], label="dog", items="0" * 16)
+    assert session.items([1])[0]["answer"] == "cat"
+
+
 def test_a_conflicting_answer_of_another_page_is_shown(session):
     session.answer("label", [3], label="cat", client="a", seen=0)
     with pytest.raises(Conflict) as found:

@@ -134,6 +134,7 @@ class _Writing:
             label=body.get("label") or "",
             client=body.get("client", ""),
             seen=body.get("seen", 0),
+            items=body.get("items", ""),
             replace=body.get("replace", False),
         )
 

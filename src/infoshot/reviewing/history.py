@@ -4,7 +4,7 @@ Everything follows from the log of the run. An entry has the answers before and 
 the state after any entry can be restored, and undoing is an entry like every other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -244,10 +244,3 @@ def describe(entry: Entry) -> str:
         "undo": f"back to the state after action {facts.get('to')}",
     }
     return sentences.get(entry.action, entry.action)
-
-
-def shown_numbers(entry: Entry, number_of: Mapping[str, int]) -> Sequence[int]:
-    """Return the numbers of the items that an entry touched, as far as the run knows them."""
-    paths = [change.path for change in entry.changes]
-    paths += [*entry.skipped, *entry.unskipped]
-    return [number_of[path] for path in paths if path in number_of]

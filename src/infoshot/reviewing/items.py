@@ -1,14 +1,18 @@
-"""Items as the page gets them: details of single ones, and four bytes of each for the map."""
+"""Items and actions as the page gets them."""
 
 import math
 from typing import Any
 
 import numpy as np
 
+from infoshot.labelling.answer_log import Entry
+from infoshot.reviewing.history import describe
 from infoshot.reviewing.marks import Marks
 from infoshot.reviewing.pool import STATUSES, Pool
+from infoshot.reviewing.subscriptions import Event
 
 _BEST = 5
+_SHOWN, _MOST_IDS = 8, 1000
 _NO_LABEL = 65535
 _ANSWERED, _OUTLIER, _UNREADABLE, _UNSURE, _CHANGED, _SKIPPED, _REJECTED = (
     2**bit for bit in range(7)
@@ -64,6 +68,39 @@ def pack_points(pool: Pool, marks: Marks) -> bytes:
     ):
         points["flags"] |= np.where(mask, flag, 0).astype(np.uint8)
     return points.tobytes()
+
+
+def touched_items(entry: Entry, pool: Pool) -> list[int]:
+    """Return the numbers of the items that an action touched, as far as the run has them."""
+    paths = [*(change.path for change in entry.changes), *entry.skipped, *entry.unskipped]
+    return [pool.number_of[path] for path in paths if path in pool.number_of]
+
+
+def describe_entry(entry: Entry, pool: Pool) -> dict[str, Any]:
+    """Return an action for the list of all actions."""
+    numbers = touched_items(entry, pool)
+    return {
+        "n": entry.n,
+        "time": entry.time,
+        "action": entry.action,
+        "text": describe(entry),
+        "ids": numbers[:_SHOWN],
+        "n_items": len(numbers),
+        "client": entry.client,
+    }
+
+
+def announce_entry(entry: Entry, pool: Pool) -> Event:
+    """Return the event that tells other pages of an action; without items if there are many."""
+    ids = touched_items(entry, pool)
+    data = {
+        "n": entry.n,
+        "action": entry.action,
+        "ids": ids if len(ids) <= _MOST_IDS else None,
+        "client": entry.client,
+        "text": describe(entry),
+    }
+    return Event("entry", data, entry.n)
 
 
 def _describe_photo(number: int, pool: Pool) -> dict[str, Any]:

@@ -114,6 +114,12 @@ class Pool:
         return Estimate(found["accuracy"], found["low"], found["high"], int(found["held_out"]))
 
     @cached_property
+    def items_digest(self) -> str:
+        """A short digest of the order of the items, on which their numbers depend."""
+        text = "\0".join(self.paths).encode(errors="surrogateescape")
+        return hashlib.sha256(text).hexdigest()[:16]
+
+    @cached_property
     def labels_digest(self) -> str:
         """A short digest of the solver's labels and confidences, which changes when they do."""
         names = "\0".join(self.classes).encode()

@@ -30,6 +30,7 @@ class AnswerBody(TypedDict):
     label: NotRequired[str | None]
     client: NotRequired[str]
     seen: NotRequired[int]
+    items: NotRequired[str]
     replace: NotRequired[bool]
 
 

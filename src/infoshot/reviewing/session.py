@@ -27,16 +27,22 @@ from infoshot.reviewing.assessment import Assessment, Statement
 from infoshot.reviewing.audit import Round
 from infoshot.reviewing.background import SolveLoop, SolveState
 from infoshot.reviewing.explorer import Explorer
-from infoshot.reviewing.history import UNDOABLE, History, describe, shown_numbers
-from infoshot.reviewing.items import describe_item, pack_points
+from infoshot.reviewing.history import UNDOABLE, History
+from infoshot.reviewing.items import (
+    announce_entry,
+    describe_entry,
+    describe_item,
+    pack_points,
+    touched_items,
+)
 from infoshot.reviewing.marks import Marks
 from infoshot.reviewing.pool import read_pool
 from infoshot.reviewing.promise import assess
-from infoshot.reviewing.subscriptions import Event, Publisher, Subscription
+from infoshot.reviewing.subscriptions import Publisher, Subscription
 from infoshot.reviewing.views import ViewQuery, count_views, list_items
 from infoshot.reviewing.worker_process import WorkerProcess
 
-_MOST_GROUPS, _MOST_IDS = 300, 1000
+_MOST_GROUPS = 300
 _FEWEST = 2  # unanswered photos of a group that is shown
 
 
@@ -90,6 +96,7 @@ class Session:
             pool = self._pool
             return {
                 "run": str(self.run),
+                "items": pool.items_digest,
                 "n_photos": pool.n_photos,
                 "n_examples": len(pool.examples),
                 "n_unreadable": int((~pool.readable).sum()),
@@ -145,7 +152,10 @@ class Session:
             done = {entry.n for entry in self._history.done}
             undone = {entry.n for entry in entries if entry.action in UNDOABLE} - done
             shown = reversed(entries[-limit:] if limit else [])
-            return [{**self._describe(entry), "undone": entry.n in undone} for entry in shown]
+            return [
+                {**describe_entry(entry, self._pool), "undone": entry.n in undone}
+                for entry in shown
+            ]
 
     def answer(
         self,
@@ -155,6 +165,7 @@ class Session:
         label: str = "",
         client: str = "",
         seen: int = 0,
+        items: str = "",
         replace: bool = False,
     ) -> dict[str, Any]:
         """Store an answer to some items; it is on the disk when this returns.
@@ -169,9 +180,9 @@ class Session:
         label
             The class for ``label``; for ``audit`` also ``NONE``. For ``accept`` the label that the
             page showed, in case that a solve has changed it since; empty for that of now.
-        client, seen, replace
-            Which page asks, the last entry that it knows of, and whether to replace what another
-            page has answered since.
+        client, seen, items, replace
+            Which page asks, the last entry and the items (see :meth:`state`) that it knows of, and
+            whether to replace what another page has answered since.
 
         Raises
         ------
@@ -182,6 +193,8 @@ class Session:
         """
         with self._lock:
             self._check_ids(ids)
+            if items not in ("", self._pool.items_digest):
+                raise InvalidArgumentError("the run has other photos now; reload the page.")
             if action == "skip":
                 paths = [self._pool.paths[n] for n in ids]
                 return self._store("skip", client=client, skip=paths)
@@ -201,7 +214,7 @@ class Session:
         with self._lock:
             entry = self._history.undo(client=client, to=to)
             self._follow(entry)
-            return {"entry": entry.n, "ids": self._numbers(entry)}
+            return {"entry": entry.n, "ids": touched_items(entry, self._pool)}
 
     def change_class(
         self, action: str, name: str, to: str = "", *, client: str = ""
@@ -276,7 +289,8 @@ class Session:
     def subscribe(self, since: int) -> Subscription:
         """Return the events from now on, after the entries that a page has missed."""
         with self._lock:
-            missed = [self._event(entry) for entry in self._history.entries if entry.n > since]
+            later = [entry for entry in self._history.entries if entry.n > since]
+            missed = [announce_entry(entry, self._pool) for entry in later]
             return self._publisher.subscribe(missed)
 
     def close(self) -> None:
@@ -307,7 +321,7 @@ class Session:
     def _follow(self, entry: Entry) -> None:
         """Update everything that depends on the log."""
         self._marks.update(entry)
-        self._publisher.publish(*self._event(entry))
+        self._publisher.publish(*announce_entry(entry, self._pool))
         if entry.action != "audit" and entry.changes:
             self._loop.touch()
         if entry.action in ("audit", "goal", "undo"):
@@ -372,29 +386,3 @@ class Session:
     def _tell_found(self, kind: str) -> None:
         found = self._explorer.map
         self._publisher.publish(kind, {"projection": found[0]} if kind == "map" and found else {})
-
-    def _numbers(self, entry: Entry) -> list[int]:
-        return list(shown_numbers(entry, self._pool.number_of))
-
-    def _describe(self, entry: Entry) -> dict[str, Any]:
-        numbers = self._numbers(entry)
-        return {
-            "n": entry.n,
-            "time": entry.time,
-            "action": entry.action,
-            "text": describe(entry),
-            "ids": numbers[:8],
-            "n_items": len(numbers),
-            "client": entry.client,
-        }
-
-    def _event(self, entry: Entry) -> Event:
-        ids = self._numbers(entry)
-        data = {
-            "n": entry.n,
-            "action": entry.action,
-            "ids": ids if len(ids) <= _MOST_IDS else None,
-            "client": entry.client,
-            "text": describe(entry),
-        }
-        return Event("entry", data, entry.n)

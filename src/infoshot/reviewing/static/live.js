@@ -21,6 +21,7 @@ export class Live extends EventTarget {
     this.source = new EventSource(`/api/events?${query}`);
     this.source.addEventListener("open", () => this.#opened());
     this.source.addEventListener("error", () => this.#lost());
+    this.source.addEventListener("reload", () => location.reload()); // the run has other photos now
     for (const name of NAMES) {
       this.source.addEventListener(name, (event) => this.emit(name, JSON.parse(event.data)));
     }

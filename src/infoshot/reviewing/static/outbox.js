@@ -66,8 +66,8 @@ export class Outbox extends EventTarget {
   }
 
   enqueue(job) {
-    const seen = this.store.seen;
-    this.queue.push({ ...job, seen, client: this.client, idSet: new Set(job.ids), tried: false });
+    const { seen, state } = this.store;
+    this.queue.push({ ...job, seen, items: state.items, client: this.client, idSet: new Set(job.ids), tried: false });
     this.changed();
     this.send();
   }
@@ -97,8 +97,8 @@ export class Outbox extends EventTarget {
 
   #post(job) {
     if (job.kind === "undo") return postUndo({ client: job.client, to: job.to });
-    const { action, ids, label, client, seen, replace = false } = job;
-    return postAnswers({ action, ids, label, client, seen, replace });
+    const { action, ids, label, client, seen, items, replace = false } = job;
+    return postAnswers({ action, ids, label, client, seen, items, replace });
   }
 
   async #findInLog(job) {
