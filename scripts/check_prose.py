@@ -62,7 +62,7 @@ PATTERNS = {
 }
 
 # Phrases in which a word above is right: public names.
-ALLOWED = re.compile(r"n_rehearsal_steps|Hugging Face")
+ALLOWED = re.compile(r"n_rehearsal_steps|Hugging Face|serve_forever")
 
 
 def files(paths: list[Path]) -> list[Path]:

@@ -78,7 +78,7 @@ def test_actions(session):
     session.answer("accept", [number])
     assert session.items([number])[0]["answer"] == predicted
     shown = next(name for name in ("cat", "dog", "eel") if name != predicted)
-    session.answer("accept", [number], label=shown)  # a solve came after the person looked
+    session.answer("accept", [number], label=shown)  # a solve came in between
     assert session.items([number])[0]["answer"] == shown
     session.answer("reject", [number])
     assert (session.items([number])[0]["answer"], session.items([number])[0]["label"]) == (NONE, "")
@@ -106,9 +106,9 @@ def test_what_cannot_be_answered_is_refused(session):
     for action in ("label", "accept", "reject"):
         with pytest.raises(InvalidArgumentError, match="none of these photos can be answered"):
             session.answer(action, [broken], label="cat")
-    with pytest.raises(InvalidArgumentError, match="nknown class 'horse'"):
+    with pytest.raises(InvalidArgumentError, match="Unknown class 'horse'"):
         session.answer("label", [0], label="horse")
-    with pytest.raises(InvalidArgumentError, match="nknown class"):
+    with pytest.raises(InvalidArgumentError, match="Unknown class"):
         session.answer("label", [0], label=NONE)
     with pytest.raises(InvalidArgumentError, match="action must be one of label"):
         session.answer("explode", [0])
@@ -223,8 +223,8 @@ def test_classes_can_be_added_renamed_and_merged(session):
         ({"action": "add", "name": " "}, "needs a name"),
         ({"action": "add", "name": "a\x1bb"}, "control characters"),
         ({"action": "merge", "name": "cat", "to": "cat"}, "another class"),
-        ({"action": "merge", "name": "cat", "to": "horse"}, "nknown class"),
-        ({"action": "rename", "name": "horse", "to": "pony"}, "nknown class"),
+        ({"action": "merge", "name": "cat", "to": "horse"}, "Unknown class"),
+        ({"action": "rename", "name": "horse", "to": "pony"}, "Unknown class"),
         ({"action": "drop", "name": "cat"}, "action must be"),
     ):
         with pytest.raises((InvalidArgumentError, DataError), match=message):
