@@ -4,6 +4,7 @@ Labels scikit-learn's handwritten digits, opens the review in a real browser, an
 and takes screenshots: review.png, review-map.png, review-audit.png and the animation review.gif.
 """
 
+import contextlib
 import io
 import json
 import sys
@@ -28,14 +29,11 @@ _COLOURS = 128  # of the animation
 
 def main(out: Path) -> None:
     """Make all pictures."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        truth = _write_digits(folder)
-        infoshot.label(folder / "examples", folder / "photos", folder / "run", progress=False)
-        with (
-            infoshot.review(folder / "run", open_browser=False) as review,
-            sync_playwright() as play,
-        ):
+    out = out.absolute()
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        truth = _write_digits()
+        infoshot.label("examples", "photos", "run", progress=False)
+        with infoshot.review("run", open_browser=False) as review, sync_playwright() as play:
             browser = play.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
             page = browser.new_page(viewport=_SIZE)
             page.goto(review.url)
@@ -45,7 +43,7 @@ def main(out: Path) -> None:
             browser.close()
 
 
-def _write_digits(folder: Path) -> dict[str, str]:
+def _write_digits() -> dict[str, str]:
     """Write examples and photos; return the true classes of the photos by name."""
     digits = load_digits()
     truth: dict[str, str] = {}
@@ -54,9 +52,9 @@ def _write_digits(folder: Path) -> dict[str, str]:
         label = _NAMES[digits.target[number]]
         if n_of[label] < _EXAMPLES:
             n_of[label] += 1
-            path = folder / "examples" / label / f"{number:04d}.png"
+            path = Path("examples") / label / f"{number:04d}.png"
         elif len(truth) < _PHOTOS:
-            path = folder / "photos" / f"scan-{number:04d}.png"
+            path = Path("photos") / f"scan-{number:04d}.png"
             truth[path.name] = label
         else:
             continue
