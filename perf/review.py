@@ -1,8 +1,9 @@
-"""What a review costs: python -m perf.review RUN [RUN ...] [--out results/review.json].
+"""What a review costs: python -m perf.review RUN [RUN ...] [--out FILE].
 
 Measures on finished runs: the time until the server is up, the memory of the server process, the
 time until a real browser shows the first photos, the requests while it scrolls, the time to save an
-answer, and the time from the last answer until the pool is solved again.
+answer, and the time from the last answer until the pool is solved again, for several times 20 answers
+after the map is computed.
 """
 
 import argparse
@@ -14,20 +15,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from infoshot.core.environment import environment
 from tests.reviewing.client import Client
 
-_ANSWERS = 50
+_ANSWERS, _PACE = 20, 0.1  # seconds between answers
 _SCREEN = 8  # photos
 _SHOWN = """() => [...document.querySelectorAll('[role=gridcell] img')]
     .filter((image) => image.complete && image.naturalWidth).length"""
 _CHROMIUM = "/usr/bin/chromium"
 
 
-def measure(run: Path) -> dict[str, Any]:
+def measure(run: Path, n_rounds: int) -> dict[str, Any]:
     """Measure a review of a copy of a run."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = shutil.copytree(run, Path(scratch) / "run")
@@ -43,7 +45,8 @@ def measure(run: Path) -> dict[str, Any]:
             n_photos = client.get("/api/state").json()["n_photos"]
             row = {"photos": n_photos, "server_up_s": round(seconds_up, 2)}
             row |= _look(client.url)
-            row |= _answer(client)
+            _wait_for_map(client)
+            row |= _answer(client, n_rounds)
             row["server_mb"] = _peak_memory(process.pid)
             return row
         finally:
@@ -75,38 +78,51 @@ def _look(url: str) -> dict[str, Any]:
             "pictures_after_end": n_pictures}  # fmt: skip
 
 
-def _answer(client: Client) -> dict[str, Any]:
-    """Answer photos one after the other, then wait for the solve."""
-    ids = list(range(_ANSWERS))
-    items = client.get(f"/api/items?ids={','.join(map(str, ids))}").json()["items"]
-    state = client.get("/api/state").json()
-    before, classes = state["solve"]["version"], [entry["name"] for entry in state["classes"]]
-    times = []
-    for item in items:
-        label = item["predicted"] or classes[0]
-        start = time.perf_counter()
-        reply = client.post(
-            "/api/answers",
-            {"action": "label", "ids": [item["id"]], "label": label, "client": "perf",
-             "seen": 10**9},
-        )  # fmt: skip
-        times.append(time.perf_counter() - start)
-        assert reply.status == 200, reply.body
-        time.sleep(0.1)
-    last = time.perf_counter()
-    while True:
-        solve = client.get("/api/state").json()["solve"]
-        if solve["state"] == "idle" and solve["version"] > before:
-            break
-        assert solve["state"] != "failed", solve
-        time.sleep(0.05)
-    waited = time.perf_counter() - last
+def _wait_for_map(client: Client) -> None:
+    """Wait until the map is computed, which takes a core, or for a minute."""
+    until = time.monotonic() + 60
+    while client.get("/api/state").json()["projection"] != "tsne" and time.monotonic() < until:
+        time.sleep(0.5)
+
+
+def _answer(client: Client, n_rounds: int) -> dict[str, Any]:
+    """Answer photos one after the other, and wait for the solve; several times."""
+    classes = [entry["name"] for entry in client.get("/api/state").json()["classes"]]
+    times, waits = [], []
+    with client.events(since=10**9) as read:
+        for number in range(n_rounds):
+            ids = range(number * _ANSWERS, (number + 1) * _ANSWERS)
+            items = client.get(f"/api/items?ids={','.join(map(str, ids))}").json()["items"]
+            for item in items:
+                body = {"action": "label", "ids": [item["id"]], "client": "perf", "seen": 10**9}
+                start = time.perf_counter()
+                reply = client.post(
+                    "/api/answers", {**body, "label": item["predicted"] or classes[0]}
+                )
+                times.append(time.perf_counter() - start)
+                assert reply.status == 200, reply.body
+                time.sleep(_PACE)
+            last = time.perf_counter()
+            _wait_for_solve(read)
+            waits.append(time.perf_counter() - last)
     return {
         "answer_ms_median": round(1e3 * statistics.median(times), 1),
         "answer_ms_slowest": round(1e3 * max(times), 1),
-        "solved_after_s": round(waited, 2),
-        "solve_s": solve["seconds"],
+        "solved_after_s": [round(wait, 2) for wait in waits],
     }
+
+
+def _wait_for_solve(read: Callable[[], dict[str, str]]) -> None:
+    """Read events until a solve has ended."""
+    solving = False
+    while True:
+        event = read()
+        if event.get("event") == "solve":
+            state = json.loads(event["data"])["state"]
+            assert state != "failed", event
+            if solving and state == "idle":
+                return
+            solving = solving or state == "solving"
 
 
 def _peak_memory(pid: int) -> int:
@@ -121,11 +137,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--rounds", type=int, default=3, help="answers and solves")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows = []
     for run in given.runs:
-        rows.append(measure(run))
+        rows.append(measure(run, given.rounds))
         print(rows[-1], flush=True)
     if given.out:
         found = {"environment": environment(), "cores": os.cpu_count(), "rows": rows}

@@ -13,7 +13,7 @@ from infoshot.core.errors import DataError
 from infoshot.core.outputs import write_output
 from infoshot.core.spreadsheet import guard_rows
 from infoshot.core.types import AnyPath
-from infoshot.features.cache import FeatureCache
+from infoshot.features.cache import FeatureCache, FeatureMemory
 from infoshot.labelling.decide import CORRECTED, ImageLabel, choose_suggestions
 from infoshot.labelling.output_checks import SUGGESTION_COLUMNS, choose_sheet
 from infoshot.labelling.run_folder import FinishedRun, read_run
@@ -79,15 +79,20 @@ def suggest(
     return Suggestions(images, sheet, note)
 
 
-def read_cached_features(run: FinishedRun) -> tuple[Tensor, Tensor]:
+def read_cached_features(
+    run: FinishedRun, memory: FeatureMemory | None = None
+) -> tuple[Tensor, Tensor]:
     """Read the features of the examples and of the images of a run, NaN where unreadable.
+
+    ``memory`` keeps them for others.
 
     Raises
     ------
     DataError
         If they are not cached any more.
     """
-    cache = FeatureCache(Path(run.facts["cache"]), cast("dict[str, str]", run.facts["encoder"]))
+    provenance = cast("dict[str, str]", run.facts["encoder"])
+    cache = FeatureCache(Path(run.facts["cache"]), provenance, memory=memory)
     digests = [*(example.digest for example in run.examples), *run.digests]
     known = cache.read(digests)
     readable = [True] * len(run.examples) + [image.status != "unreadable" for image in run.labels]

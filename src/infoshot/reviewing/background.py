@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from infoshot.core.errors import InfoshotError
 from infoshot.labelling.run_files import FACTS
 from infoshot.reviewing.worker_process import WorkerProcess
 
-PAUSE = 0.5  # seconds after the last answer
+PAUSE = 0.3  # seconds after the last answer
 _POLL = 1.0  # seconds between looks at run.json, which other commands may replace
 _PATIENCE = 30.0  # seconds to wait for another process that writes to the run
 _BUSY = "another process is writing"
@@ -99,7 +100,8 @@ class SolveLoop:
             self._thread.join()
 
     def _run(self) -> None:
-        self._worker.start()
+        with suppress(InfoshotError):  # such as features that are not cached: a solve says so
+            list(self._worker.ask("prepare"))
         while not self._closed:
             with self._wake:
                 self._wake.wait(self._wait_time())

@@ -53,6 +53,12 @@ def _answer(request: dict[str, Any], run: Path, scratch: Path) -> Iterator[Reply
         yield {"kind": "failed", "error": f"unexpected {type(error).__name__}: {error}"}
 
 
+def _prepare(request: dict[str, Any], run: Path, scratch: Path) -> Iterator[Reply]:
+    """Read the features, so that the first solve is as quick as the next ones."""
+    read_cached_features(read_run(run), _MEMORY)
+    yield from ()
+
+
 def _solve(request: dict[str, Any], run: Path, scratch: Path) -> Iterator[Reply]:
     """Solve again; reply with the last entry in it, and with what to label next."""
     decision, n_entries = solve_again(
@@ -91,6 +97,7 @@ def _store(array: NDArray[np.float32], path: Path) -> str:
 
 
 _TASKS: dict[str, Callable[[dict[str, Any], Path, Path], Iterator[Reply]]] = {
+    "prepare": _prepare,
     "solve": _solve,
     "explore": _explore,
 }
