@@ -2,8 +2,8 @@
 
 Measures on finished runs: the time until the server is up, the memory of the server process, the
 time until a real browser shows the first photos, the requests while it scrolls, the time to save an
-answer, and the time from the last answer until the pool is solved again, for several times 20 answers
-after the map is computed.
+answer, and the time from the last answer until the pool is solved again, each after 20 answers and
+with the map computed before.
 """
 
 import argparse
