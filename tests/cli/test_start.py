@@ -98,7 +98,9 @@ def test_an_interrupt_at_any_moment_is_one_line(delay):
         if "Traceback" not in error or "site-packages" in error:
             break
         delay *= 2  # so slow a machine that our own code had not begun
-    assert error.endswith(LINE)
+    # On a fast machine the command may be at work already, and says how to start again.
+    assert [line.startswith("Interrupted: ") for line in error.splitlines()][-1:] == [True]
+    assert error.count("Interrupted: ") == 1
     assert "Traceback" not in error
     assert process.returncode == 130
 

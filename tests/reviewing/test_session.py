@@ -93,6 +93,16 @@ def test_actions(session):
     assert session.items([number])[0]["skipped"]
 
 
+def test_an_answer_that_changes_nothing_is_no_entry(session):
+    session.answer("label", [1], label="cat")
+    assert session.answer("label", [1], label="cat") == {"entry": 1, "n_changed": 0}
+    session.answer("skip", [2])
+    assert session.answer("skip", [2]) == {"entry": 2, "n_changed": 0}
+    session.undo()
+    session.undo()
+    assert session.items([1])[0]["answer"] is None
+
+
 def test_photos_with_the_same_content_get_the_same_answer(session):
     one, two = number_of(session, "cat8.png"), number_of(session, "cat8-copy.png")
     assert session.answer("label", [one], label="dog")["n_changed"] == 2

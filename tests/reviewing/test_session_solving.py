@@ -128,6 +128,7 @@ def test_a_solve_that_fails_says_why_and_the_answers_stay(session, events, real_
 
 def test_finishing_writes_the_statement(session, events, real_run):
     session.answer("label", [number_of(session, "cat9.png")], label="cat")
+    wait_for_solve(events)
     session.set_goal(0.8)
     for _ in range(30):
         number = session.next_audit()["id"]
@@ -141,6 +142,16 @@ def test_finishing_writes_the_statement(session, events, real_run):
     assert statement["sentence"] in (real_run / "report.html").read_text()
     assert (real_run / "imagefolder" / "cat").is_dir()
     assert session.state()["finished"] == statement
+
+
+def test_finishing_promises_nothing_about_labels_that_changed_after_the_audit(session, events):
+    number = session.next_audit()["id"]
+    session.answer("audit", [number], label=session.items([number])[0]["predicted"])
+    session.answer("label", [number_of(session, "cat9.png")], label="eel")
+    session.finish([])
+    statement = wait_for(events, "finished")
+    assert (statement["low"], statement["part"]) == (None, None)
+    assert "no accuracy is promised" in statement["sentence"]
 
 
 def test_map_groups_and_similarity_arrive(session, events):

@@ -123,3 +123,4 @@ def _print(result: LabelResult) -> None:
     for name in result.exports:
         console.print(f"Exported: {result.folder / name}", soft_wrap=True)
     console.print(f"Report: {result.report_path}; labels: {result.labels_path}", soft_wrap=True)
+    console.print(f"Correct labels in the browser: infoshot review {result.folder}", soft_wrap=True)

@@ -122,7 +122,8 @@ class FileSet(Generic[Manifest]):
         for _ in range(_MOST_READS):
             text = self.read_file(folder, self.manifest)
             if text is None:
-                raise DataError(f"{folder}: does not contain a finished {self.kind}.")
+                missing = "" if folder.exists() else "does not exist, so it "
+                raise DataError(f"{folder}: {missing}does not contain a finished {self.kind}.")
             facts = self.parse(text, folder / self.manifest)
             found = {name: self.read_file(folder, name) for name in names}
             wrong = _find_wrong(facts, found)

@@ -2,6 +2,7 @@
 
 import html
 import os
+import socket
 import sys
 import threading
 import warnings
@@ -138,7 +139,7 @@ def review(
         place = open_socket(host, port, wanted=before.port if before else None)
         resources.callback(place.close)
         if not is_loopback(place):
-            _warn_of_network(host)
+            _warn_of_network(host, place.getsockname()[1])
         session = Session(folder)
         resources.callback(session.close)
         token = before.token if before else make_token()
@@ -154,10 +155,12 @@ def review(
     return opened
 
 
-def _warn_of_network(host: str) -> None:
+def _warn_of_network(host: str, port: int) -> None:
+    name = socket.gethostname()
     warnings.warn(
         f"the review is served at {host}, not only to this machine: whoever has the address with "
-        "the token can see the photos and change labels, and the connection is not encrypted.",
+        "the token can see the photos and change labels, and the connection is not encrypted. "
+        f"Other machines reach it at http://{name}:{port}/ with the same token.",
         stacklevel=3,
     )
 

@@ -151,7 +151,7 @@ class _Writing:
 
     def set_goal(self, content: bytes) -> dict[str, Any]:
         body = fields.parse_body(content, fields.GoalBody)
-        checks.below_one("goal", body["goal"])
+        checks.between("goal", body["goal"], 0, 1)
         return self._session.set_goal(body["goal"], client=body.get("client", ""))
 
     def finish(self, content: bytes) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.labelling.answer_log import Answer, AnswerLog, Change, Entry, apply_entries
 
-UNDOABLE = ("label", "accept", "reject", "clear", "skip", "audit", "add", "rename", "merge")
+ANSWERS = ("label", "accept", "reject", "clear", "skip", "audit")
+UNDOABLE = (*ANSWERS, "add", "rename", "merge")
 DEFAULT_GOAL = 0.95
 
 

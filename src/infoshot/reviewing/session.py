@@ -27,7 +27,7 @@ from infoshot.reviewing.assessment import Assessment, Statement
 from infoshot.reviewing.audit import Round
 from infoshot.reviewing.background import SolveLoop, SolveState
 from infoshot.reviewing.explorer import Explorer
-from infoshot.reviewing.history import UNDOABLE, History
+from infoshot.reviewing.history import ANSWERS, UNDOABLE, History
 from infoshot.reviewing.items import (
     announce_entry,
     describe_entry,
@@ -272,7 +272,7 @@ class Session:
         def prepare() -> dict[str, Any]:
             with self._lock:
                 time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-                statement = Statement.make(self._assess(final=True), time).as_dict()
+                statement = Statement.make(self._assess(), time).as_dict()
                 facts = {"statement": statement, "exports": list(exports)}
                 self._store("finish", client=client, facts=facts)
             return {"statement": statement, "export": list(exports)}
@@ -312,7 +312,14 @@ class Session:
         unskip: Sequence[str] | Mapping[str, Any] = (),
         facts: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        entry = self._history.record(
+        history = self._history
+        answered = answers is not None and any(
+            history.answers.get(p) != answers[p] for p in answers
+        )
+        moved = not history.skipped.issuperset(skip) or not history.skipped.isdisjoint(unskip)
+        if action in ANSWERS and not (answered or moved):  # as before: nothing to undo
+            return {"entry": history.n_entries, "n_changed": 0}
+        entry = history.record(
             action, client=client, answers=answers, skip=skip, unskip=unskip, facts=facts
         )
         self._follow(entry)
@@ -332,19 +339,16 @@ class Session:
             if not 0 <= number < self._pool.n_items:
                 raise InvalidArgumentError(f"there is no item {number}.")
 
-    def _assess(self, *, final: bool = False) -> Assessment:
-        """Say what the audit promises; ``final`` begins a new round if labels have changed."""
+    def _assess(self) -> Assessment:
+        """Say what the audit promises about the labels as they are."""
         pool, audited = self._pool, self._history.audited()
         audited = {path: answer for path, answer in audited.items() if path in pool.number_of}
         versions = [answer.labels for answer in audited.values()]
-        changed = bool(versions) and versions[-1] != pool.labels_digest
-        if changed and final:
-            versions.append(pool.labels_digest)
         return assess(
             self._marks.make_audit(audited, Round.find(versions)),
             self._history.goal,
             held_out=pool.estimate,
-            changed=changed and not final,
+            changed=bool(versions) and versions[-1] != pool.labels_digest,
         )
 
     def _statement(self) -> dict[str, Any] | None:

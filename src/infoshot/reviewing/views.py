@@ -145,7 +145,7 @@ def _examples(query: ViewQuery, pool: Pool, marks: Marks) -> Numbers:
 
 
 def _corrected(query: ViewQuery, pool: Pool, marks: Marks) -> Numbers:
-    numbers = np.flatnonzero(marks.answered).astype(np.int32)
+    numbers = np.flatnonzero(marks.answered[: pool.n_photos]).astype(np.int32)
     return numbers[np.argsort(-marks.entries[numbers], kind="stable")]
 
 
