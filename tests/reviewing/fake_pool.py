@@ -39,6 +39,7 @@ class FakePool:
         }  # fmt: skip
         self.finished = None
         self.listeners = []
+        self.without_picture = set()  # files that cannot be opened
 
     # What the page reads
 

@@ -68,6 +68,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply({"error": "There is no such file."}, status=404)
         elif url.path.startswith("/image/"):
             number = int(url.path.removeprefix("/image/"))
+            if number in self.server.pool.without_picture:
+                self.reply({"error": "This file cannot be read."}, status=404)
+                return
             body = self.server.pool.picture(number, int(query.get("size", 160)))
             self.reply(body, "image/jpeg", Cache_Control="max-age=3600")
         elif url.path == "/api/events":

@@ -144,6 +144,7 @@ def test_the_audit_is_blind(open_page, fake_server):
     assert buttons == sorted(buttons)
     page.keyboard.press("2")
     page.keyboard.press("s")
+    page.wait_for_selector(".audit .stage-image.loaded")
     page.keyboard.press("x")
     wait_for(page, lambda: len(fake_server.pool.audited) == 2)
     assert fake_server.pool.audited == {asked["id"]: "dog", asked["next"][0]: NONE}

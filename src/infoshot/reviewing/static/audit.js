@@ -1,7 +1,8 @@
 // The audit: photos at random, one at a time, answered without seeing what was predicted.
 
 import { classButton } from "./action_bar.js";
-import { button, el, iconButton, imageUrl, picture, setText } from "./dom.js";
+import { AuditPicture } from "./audit_picture.js";
+import { button, el, iconButton, setText } from "./dom.js";
 import { count } from "./format.js";
 import { namesOf } from "./keyboard.js";
 import { getAudit } from "./server.js";
@@ -15,11 +16,13 @@ export class Audit {
     this.root = root;
     this.upcoming = [];
     this.done = new Set(); // answered here, perhaps not saved yet
-    this.nAnswers = 0; // that an undo may take back: none from before the audit
+    this.answered = []; // since the audit was opened: an undo may take back these
+    this.nBefore = 0; // answers from before
     this.#create();
+    this.picture = new AuditPicture(this.stage);
     app.store.addEventListener("state", () => this.draw());
-    app.outbox.addEventListener("saved", ({ detail }) => this.isOpen && detail.job.kind === "undo" && this.#load());
-    app.outbox.addEventListener("taken-back", () => this.isOpen && this.#load());
+    app.outbox.addEventListener("refused", () => this.isOpen && this.#loadWhenSaved());
+    app.live.addEventListener("connected", () => this.isOpen && this.#resume());
     app.keys.addEventListener("change", () => this.#drawClasses());
   }
 
@@ -34,8 +37,10 @@ export class Audit {
     this.classes = el("div", { class: "audit-classes", role: "group", "aria-label": "Classes, in alphabetical order" });
     this.search = el("input", { type: "search", class: "audit-search", placeholder: "Find a class", "aria-label": "Find a class", oninput: () => this.#drawClasses() });
     this.search.addEventListener("keydown", (event) => event.key === "Enter" && this.classes.querySelector("button")?.click());
+    this.loss = el("p", { class: "audit-loss", role: "alert", hidden: true });
+    this.app.status.tellLoss(this.loss);
     this.root.append(
-      el("header", { class: "audit-head" }, el("h2", { text: "Audit" }), this.progress, this.sentences, iconButton("Leave the audit", "close", () => this.close())),
+      el("header", { class: "audit-head" }, el("h2", { text: "Audit" }), this.progress, this.sentences, iconButton("Leave the audit", "close", () => this.close()), this.loss),
       this.stage,
       el(
         "div",
@@ -58,7 +63,7 @@ export class Audit {
     this.root.hidden = false;
     for (const part of document.querySelectorAll(".top, #side, #main, #enough")) part.inert = true;
     this.leave = this.app.keyboard.push((event) => this.#handleKey(event));
-    this.nAnswers = 0;
+    this.answered = [];
     this.#drawClasses();
     this.draw();
     await this.#load();
@@ -91,29 +96,46 @@ export class Audit {
     return !event.ctrlKey && !event.metaKey && event.key !== "Tab";
   }
 
-  // Begins anew with what the server asks, also after an undo.
+  // Begins anew with what the server asks.
   async #load() {
     this.done.clear();
     this.upcoming = [];
-    await this.#refill();
-    this.#showPhoto();
+    const found = await this.#refill();
+    if (found) this.nBefore = found.n_audited + this.#nWaiting - this.answered.length;
+    if (found || this.upcoming.length) this.#showPhoto();
+    else this.picture.showNote("Waiting for the server.");
+    this.draw();
   }
 
+  // What the server asks next; null if it does not answer.
   async #refill() {
     try {
-      const { id, next } = await getAudit();
-      const known = new Set([...this.done, ...this.upcoming]);
-      this.upcoming.push(...[id, ...next].filter((each) => each !== null && !known.has(each)));
+      const found = await getAudit();
+      const waiting = this.app.outbox.queue.flatMap((job) => job.ids);
+      const known = new Set([...this.done, ...this.upcoming, ...waiting]);
+      this.upcoming.push(...[found.id, ...found.next].filter((id) => id !== null && !known.has(id)));
+      return found;
     } catch (error) {
-      this.app.messages.warn(error.message);
+      if (error.status) this.app.messages.warn(error.message);
+      return null;
     }
   }
 
+  // The server is back.
+  #resume() {
+    if (this.picture.isLost) this.picture.retry();
+    else if (!this.upcoming.length) this.#loadWhenSaved();
+  }
+
   #answer(label) {
+    if (!this.upcoming.length) return;
+    if (!this.picture.canBeAnswered) {
+      this.app.messages.say("Wait for the picture.");
+      return;
+    }
     const id = this.upcoming.shift();
-    if (id === undefined) return;
     this.done.add(id);
-    this.nAnswers += 1;
+    this.answered.push(id);
     this.app.outbox.add("audit", [id], label);
     if (this.upcoming.length < FEW) this.#refill();
     this.app.messages.say(`Answered ${label}.`);
@@ -124,49 +146,49 @@ export class Audit {
     this.draw();
   }
 
+  // The last photo is asked again at once; actions reach the server in their order.
   #undo() {
-    if (!this.nAnswers) {
+    const id = this.answered.pop();
+    if (id === undefined) {
       this.app.messages.inform("Nothing was answered in this audit yet.");
       return;
     }
-    this.nAnswers -= 1;
+    this.done.delete(id);
+    this.upcoming.unshift(id);
     this.app.commands.undo();
+    this.#showPhoto();
+    this.draw();
   }
 
   #loadWhenSaved() {
     const { outbox } = this.app;
-    this.stage.replaceChildren(el("p", { class: "stage-note", text: "Saving…" }));
+    this.picture.showNote("Saving…");
+    this.saving?.abort();
+    this.saving = new AbortController();
     const check = () => {
       if (outbox.nUnsaved) return;
-      outbox.removeEventListener("change", check);
+      this.saving.abort();
       this.#load();
     };
-    outbox.addEventListener("change", check);
+    outbox.addEventListener("change", check, { signal: this.saving.signal });
     check();
   }
 
   #showPhoto() {
-    const id = this.upcoming[0];
-    this.photo = id;
-    if (id === undefined) {
-      this.stage.replaceChildren(el("p", { class: "stage-note", text: "Every photo has an answer. There is nothing left to audit." }));
-      return;
-    }
-    const large = picture(id, 1600, { class: "stage-image", alt: "Photo to answer" });
-    large.addEventListener("load", () => {
-      for (const next of this.upcoming.slice(1, 4)) new Image().src = imageUrl(next, 1600);
-    });
-    large.addEventListener("error", () => this.stage.append(el("p", { class: "stage-note", text: "This picture cannot be shown. Answer “none of the classes”." })));
-    this.stage.replaceChildren(large);
+    if (this.upcoming.length) this.picture.show(this.upcoming);
+    else this.picture.showNote("Every photo has an answer. There is nothing left to audit.");
+  }
+
+  get #nWaiting() {
+    return this.app.outbox.queue.filter((job) => job.action === "audit").length;
   }
 
   draw() {
     if (!this.isOpen) return;
     const { state } = this.app.store;
-    const waiting = this.app.outbox.queue.filter((job) => job.action === "audit").length;
-    const { audit, promise, sentences } = state.enough;
+    const { promise, sentences } = state.enough;
     const more = promise?.more ? `, about ${count(promise.more)} to go` : "";
-    setText(this.progress, `${count(Math.max(audit.n, state.n_audited) + waiting)} answered${more}`);
+    setText(this.progress, `${count(this.nBefore + this.answered.length)} answered${more}`);
     setText(this.sentences, sentences.join(" "));
   }
 

@@ -98,6 +98,17 @@ export async function getPoints() {
 
 export const ANSWERED_FLAG = 1;
 
+// Whether the server can make a picture; fails if the server does not answer.
+export async function canShowPicture(id, size) {
+  try {
+    await send(`/image/${id}?size=${size}`, { cache: "no-store" });
+    return true;
+  } catch (error) {
+    if (error.status === 404) return false;
+    throw error;
+  }
+}
+
 // The projection, or null while there is none.
 export async function getMap() {
   try {

@@ -12,6 +12,7 @@ export class Status {
     solver.append(this.solver);
     this.save = save;
     this.banner = banner;
+    this.others = []; // elements that say it too, where the banner is hidden behind them
     this.bannerText = el("p");
     banner.append(
       this.bannerText,
@@ -72,8 +73,14 @@ export class Status {
     this.#drawBanner(n, offline && live.nFailures + outbox.nFailures > 0);
   }
 
+  // Shows in this element, too, that the server is not there.
+  tellLoss(element) {
+    this.others.push(element);
+    this.drawSave();
+  }
+
   #drawBanner(n, isLost) {
-    if (this.banner.hidden === isLost) this.banner.hidden = !isLost;
+    for (const each of [this.banner, ...this.others]) if (each.hidden === isLost) each.hidden = !isLost;
     if (!isLost) {
       this.reason = null;
       return;
@@ -83,7 +90,8 @@ export class Status {
     const answers = n === 1 ? "1 answer is kept here" : `${count(n)} answers are kept here`;
     const kept = n ? ` ${answers} and sent when the server is back.` : "";
     const next = n && seconds > 0 ? ` Next try in ${seconds} s.` : "";
-    setText(this.bannerText, `${this.reason ?? "The server does not answer."}${kept}${next}`);
+    const text = `${this.reason ?? "The server does not answer."}${kept}${next}`;
+    for (const each of [this.bannerText, ...this.others]) setText(each, text);
     this.showButton.hidden = n === 0;
   }
 
