@@ -31,6 +31,7 @@ class FakePool:
         self.xy /= np.abs(self.xy).max()
         self.changed = set()
         self.log = []  # (entry, the answers before it)
+        self.touched = []  # all items of each entry
         self.answers, self.skipped, self.audited = {}, set(), {}
         self.entry_of = {}
         self.goal = 0.95
@@ -267,6 +268,7 @@ class FakePool:
             "ids": list(ids)[:8], "n_items": len(ids), "undone": False, "client": client,
         }  # fmt: skip
         self.log.append((entry, before))
+        self.touched.append(list(ids))
         self.send("entry", {**entry, "ids": list(ids) if len(ids) <= 1000 else None}, entry["n"])
         self.send("enough", self.enough())
         return entry["n"]
@@ -283,7 +285,7 @@ class FakePool:
             self.answers, self.skipped, self.audited, self.classes = (
                 type(part)(part) for part in self.log[first][1]
             )
-            ids = sorted({i for k in chosen if k >= first for i in self.log[k][0]["ids"]})
+            ids = sorted({i for k in chosen if k >= first for i in self.touched[k]})
             for k in chosen:
                 self.log[k][0]["undone"] |= k >= first
             text = f"Undone: {self.log[first][0]['text']}"

@@ -253,10 +253,8 @@ def test_hover_and_open(open_map, points):
     page.mouse.move(*at[0] + 30)
     assert page.evaluate("seen.hovered") == [2, None]
     page.mouse.dblclick(*at[0])
-    page.evaluate("map.focus(2)")
-    page.focus("#map")
-    page.keyboard.press("Enter")
-    assert page.evaluate("seen.opened") == [0, 2]
+    page.keyboard.press("Enter")  # a key of the page
+    assert page.evaluate("seen.opened") == [0]
 
 
 def test_focus_brings_a_point_into_view(open_map, points):

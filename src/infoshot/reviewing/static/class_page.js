@@ -47,22 +47,30 @@ export class ClassPage {
     const { view, store } = this.app;
     this.root.hidden = view.name !== "class";
     if (this.root.hidden || !store.state) return;
-    const open = Array.from(this.ids).filter((id) => (store.get(id)?.answer ?? null) === null).length;
+    store.request(this.ids); // also those that are not on the screen
+    const items = Array.from(this.ids, (id) => store.get(id));
+    const isHere = items.every(Boolean);
+    const open = items.filter((item) => !item || item.answer === null).length;
     const each = store.state.classes.find(({ name }) => name === view.query.class);
     const remaining = each ? Math.max(0, each.n - each.n_answered) : 0;
     setText(this.text, `Page ${count(this.page + 1)} of ${count(this.nPages)}`);
     this.previous.disabled = this.page === 0;
     this.following.disabled = this.page >= this.nPages - 1;
-    setText(this.confirm.querySelector(".button-text"), open ? `Confirm the ${count(open)} left on this page` : "Page done");
+    setText(this.confirm.querySelector(".button-text"), this.#describeConfirm(open, isHere));
     this.confirm.disabled = open === 0;
     setText(this.all.querySelector(".button-text"), `Confirm all ${count(remaining)} remaining`);
     this.all.hidden = remaining <= open;
   }
 
+  #describeConfirm(open, isHere) {
+    if (!isHere) return "Confirm this page";
+    return open ? `Confirm the ${count(open)} left on this page` : "Page done";
+  }
+
   async #confirmPage() {
     const { commands } = this.app;
     const ids = await commands.findUnanswered(Array.from(this.ids));
-    if (!(await commands.label(this.app.view.query.class, ids))) return;
+    if (!ids?.length || !(await commands.label(this.app.view.query.class, ids))) return;
     if (this.page < this.nPages - 1) this.turn(1);
     else this.app.messages.inform(`That was the last page of ${this.app.view.query.class}.`);
     this.app.grid.focusCell();
@@ -71,8 +79,8 @@ export class ClassPage {
   async #confirmAll() {
     const { commands, view, messages } = this.app;
     try {
-      const ids = Array.from(await view.fetchUnanswered());
-      await commands.label(view.query.class, await commands.findUnanswered(ids));
+      const ids = await commands.findUnanswered(Array.from(await view.fetchUnanswered()));
+      if (ids?.length) await commands.label(view.query.class, ids);
     } catch (error) {
       messages.warn(error.message);
     }

@@ -5,6 +5,7 @@ import { count, labelText, photos } from "./format.js";
 import { ANSWERED_FLAG, getPoints } from "./server.js";
 
 const LARGE = 500; // more photos than this are confirmed by a question
+const MANY_ITEMS = 500; // more are looked up in the list of all photos
 const LOOK_AHEAD = 120;
 const MAX_LOOKS = 10;
 const STEP_BY_ONE = new Set(["corrected", "examples"]); // nothing unanswered to look for
@@ -39,6 +40,7 @@ export class Commands {
     const chosen = ids ?? this.targets;
     if (chosen.length > 1) {
       const open = await this.findUnanswered(chosen);
+      if (!open) return false;
       if (!open.length) return this.app.messages.inform("All of these photos are answered already.");
       return this.#answer("accept", open, "", "confirmed", ids === null);
     }
@@ -50,16 +52,32 @@ export class Commands {
     return this.#answer("accept", ids, item?.predicted ?? "", words); // what the person saw
   }
 
+  // Those that nobody has answered, by what the server says now; null if that is not known.
   async findUnanswered(ids) {
-    const { store, messages } = this.app;
-    let points = null;
-    if (ids.some((id) => !store.get(id))) {
-      points = await getPoints().catch((error) => messages.warn(error.message));
-      if (!points) return [];
+    const { store, outbox, messages } = this.app;
+    if (outbox.isUndoing) {
+      messages.inform("The undo is not saved yet. Try again in a moment.");
+      return null;
     }
+    try {
+      const old = ids.filter((id) => !store.isCurrent(id));
+      if (old.length > MANY_ITEMS) return await this.#findByPoints(ids);
+      await store.load(old);
+      return ids.filter((id) => store.get(id)?.answer === null);
+    } catch (error) {
+      messages.warn(error.message);
+      return null;
+    }
+  }
+
+  // The same for many photos at once.
+  async #findByPoints(ids) {
+    const { store, outbox } = this.app;
+    const waiting = outbox.waitingIds;
+    const { flags } = await getPoints();
     return ids.filter((id) => {
-      const item = store.get(id);
-      return item ? item.answer === null : !(points.flags[id] & ANSWERED_FLAG);
+      if (id >= flags.length) return (store.get(id)?.answer ?? null) === null; // an example
+      return !waiting.has(id) && !(flags[id] & ANSWERED_FLAG);
     });
   }
 

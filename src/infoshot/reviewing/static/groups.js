@@ -16,9 +16,11 @@ export class Groups {
     this.note = el("p", { class: "soft groups-note" });
     this.list = el("div", { class: "groups", role: "list", "aria-label": "Groups of similar photos" });
     root.append(this.note, this.list);
+    this.list.addEventListener("focusin", () => (this.lastRow = this.#current()));
     this.rows = [];
+    this.visible = new Set();
     this.observer = new IntersectionObserver((entries) => this.#requestVisible(entries), { rootMargin: "200px" });
-    app.store.addEventListener("items", () => this.isOpen && this.rows.forEach((row) => row.draw()));
+    app.store.addEventListener("items", () => this.isOpen && this.#draw());
     app.live.addEventListener("groups", () => this.isOpen && this.#offer());
   }
 
@@ -42,6 +44,7 @@ export class Groups {
 
   #show(groups) {
     this.observer.disconnect();
+    this.visible.clear();
     this.rows = (groups ?? []).map((group) => new GroupRow(this.app, group, (row) => this.#focusAfter(row)));
     this.list.replaceChildren(...this.rows.map((row) => row.root));
     for (const row of this.rows) this.observer.observe(row.root);
@@ -49,7 +52,13 @@ export class Groups {
       ? "Photos that look alike. Enter says that the label is right for the whole group, a class key gives all of them another one. Click a photo to leave it out."
       : "No groups of similar photos are left.";
     setText(this.note, texts);
-    this.rows[0]?.root.focus();
+    this.lastRow = null;
+    this.focus();
+  }
+
+  // The group that had the focus last, or the first one.
+  focus() {
+    (this.lastRow ?? this.rows[0])?.root.focus();
   }
 
   #offer() {
@@ -59,7 +68,16 @@ export class Groups {
 
   #requestVisible(entries) {
     for (const { target, isIntersecting } of entries) {
-      if (isIntersecting) this.app.store.request(this.rows.find((row) => row.root === target)?.group.ids ?? []);
+      if (isIntersecting) this.visible.add(target);
+      else this.visible.delete(target);
+    }
+    this.#draw();
+  }
+
+  #draw() {
+    for (const row of this.rows) {
+      row.draw();
+      if (this.visible.has(row.root)) this.app.store.request(row.group.ids);
     }
   }
 
@@ -134,10 +152,17 @@ class GroupRow {
     const label = el("span", { class: "group-label" });
     const root = el(
       "button",
-      { type: "button", class: "group-thumb", "aria-pressed": "true", onclick: () => this.#toggle(id) },
+      { type: "button", class: "group-thumb", "aria-pressed": "true", onclick: () => this.#toggle(id), onkeydown: (event) => this.#handleEnter(event) },
       picture(id, 160, { loading: "lazy" }), label, mark,
     );
     return { id, root, mark, label };
+  }
+
+  // Enter is for the group, also from one of its photos; Space is for the photo.
+  #handleEnter(event) {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    if (!event.repeat) this.confirm();
   }
 
   #toggle(id) {
@@ -182,16 +207,21 @@ class GroupRow {
     if (this.group.label) this.assign(this.group.label);
   }
 
-  async assign(name) {
-    if (!this.isDone && (await this.app.commands.label(name, this.ids))) this.onDone(this);
+  assign(name) {
+    return this.#answer((ids) => this.app.commands.label(name, ids));
   }
 
-  async reject() {
-    if (!this.isDone && (await this.app.commands.reject(this.ids))) this.onDone(this);
+  reject() {
+    return this.#answer((ids) => this.app.commands.reject(ids));
   }
 
-  async skip() {
-    if (!this.isDone && (await this.app.commands.skip(this.ids))) this.onDone(this);
+  skip() {
+    return this.#answer((ids) => this.app.commands.skip(ids));
+  }
+
+  async #answer(give) {
+    const ids = await this.app.commands.findUnanswered(this.group.ids.filter((id) => !this.left.has(id)));
+    if (ids?.length && (await give(ids))) this.onDone(this);
   }
 
   async choose() {

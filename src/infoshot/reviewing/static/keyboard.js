@@ -67,10 +67,8 @@ export class Keyboard {
 
   // The keys are for the photos again.
   #leaveField(field) {
-    const { audit, grid } = this.app;
     field.blur();
-    if (audit?.isOpen) audit.stage.focus();
-    else if (this.app.isGridShown()) grid.focusCell();
+    this.app.focusPhotos();
   }
 
   #move(event) {

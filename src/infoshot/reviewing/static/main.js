@@ -21,6 +21,8 @@ import { applyTheme, followSystemTheme, toggleTheme } from "./theme.js";
 import { Toolbar } from "./toolbar.js";
 import { View } from "./view.js";
 
+const TOOLS = ".top button, .banner button, #toolbar button, #class-page button, #actions button, .side .icon-button";
+
 const find = (id) => document.getElementById(id);
 
 function randomName() {
@@ -92,6 +94,7 @@ class App {
     find("keys").addEventListener("click", () => this.openKeys());
     find("theme").addEventListener("click", () => this.#changeTheme());
     followSystemTheme(() => this.store.emit("theme"));
+    document.addEventListener("click", (event) => this.#leaveButton(event));
     addEventListener("online", () => this.outbox.retry());
   }
 
@@ -134,7 +137,7 @@ class App {
     this.store.seen = Math.max(this.store.seen, entry.n);
     this.store.loadStateSoon();
     if (entry.client === this.client) return;
-    this.store.expire(entry.ids);
+    this.store.refresh(entry.ids);
     this.messages.say(`Another window: ${entry.text}.`);
   }
 
@@ -154,6 +157,19 @@ class App {
     this.messages.inform(job.to === null ? "Undone." : "Back to the chosen point.");
     const index = result.ids?.length ? this.grid.selection.ids.indexOf(result.ids[0]) : -1;
     if (index >= 0 && !this.audit?.isOpen && this.isGridShown()) this.grid.moveTo(index);
+  }
+
+  // After a click with a pointer the keys are for the photos again, not for the button.
+  #leaveButton(event) {
+    const isTool = event.target.closest?.(TOOLS)?.hasAttribute("aria-controls") === false;
+    if (!isTool || !event.detail || this.audit?.isOpen) return;
+    if (!document.querySelector("dialog[open], [data-drawer]")) this.focusPhotos();
+  }
+
+  focusPhotos() {
+    if (this.audit?.isOpen) this.audit.stage.focus();
+    else if (this.isGridShown()) this.grid.focusCell();
+    else this.panes.groups?.focus();
   }
 
   #changeTheme() {

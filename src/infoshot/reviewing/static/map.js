@@ -19,7 +19,7 @@ const HOVER_PIXELS = 12;
  * @param {(ids: number[], additive: boolean) => void} handlers.onSelect points that were clicked
  *   or are inside a lasso, ascending; additive if Shift was held
  * @param {(id: number | null) => void} handlers.onHover the point below the pointer changed
- * @param {(id: number) => void} handlers.onOpen double click, or Enter for the focused point
+ * @param {(id: number) => void} handlers.onOpen double click on a point
  * @param {"auto" | "webgl" | "2d"} renderer by default WebGL if there is a GPU, else a 2D canvas
  */
 export function createMap(canvas, handlers, renderer = "auto") {
@@ -185,7 +185,7 @@ class PointMap {
   }
 
   open(place) {
-    const id = place ? this.#nearest(place) : this.focused ?? this.hovered;
+    const id = this.#nearest(place);
     if (id !== null) this.handlers.onOpen(id);
   }
 

@@ -15,7 +15,6 @@ const KEYS = {
   "=": (map) => map.zoom(KEY_ZOOM),
   "-": (map) => map.zoom(1 / KEY_ZOOM),
   "0": (map) => map.fit(),
-  Enter: (map) => map.open(),
 };
 
 /**

@@ -123,6 +123,7 @@ export class MapView {
   #show() {
     this.app.view.show(Int32Array.from(this.chosen));
     if (this.chosen.size > 1) this.app.grid.selectAll();
+    this.app.grid.focusCell();
   }
 
   #openPhoto(id) {

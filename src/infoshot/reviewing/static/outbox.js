@@ -108,11 +108,9 @@ export class Outbox extends EventTarget {
   }
 
   #finish(job, result) {
-    this.wasOffline ||= this.isOffline;
-    this.nFailures = 0;
-    this.queue.shift();
+    this.#leaveQueue();
     this.store.seen = Math.max(this.store.seen, result.entry);
-    if (job.kind === "undo") this.store.expire(result.ids);
+    if (job.kind === "undo") this.store.refresh(result.ids);
     if (job.action === "accept") this.store.expire(job.ids); // the prediction may have changed meanwhile
     if (result.n_changed > job.ids.length) this.store.expire(); // files with the same content
     for (const id of job.ids) this.store.change(id, (item) => this.#saved(item, job, result));
@@ -128,12 +126,19 @@ export class Outbox extends EventTarget {
     return { ...next, entry: result.entry, audited: item.audited || job.action === "audit" };
   }
 
+  // The server took up the first action, or refused it: it is there.
+  #leaveQueue() {
+    this.wasOffline ||= this.isOffline;
+    this.nFailures = 0;
+    this.queue.shift();
+  }
+
   #fail(job, error) {
     if (error instanceof Refused && error.status === CONFLICT) {
-      this.queue.shift();
+      this.#leaveQueue();
       this.#splitConflict(job, error);
     } else if (error instanceof Refused && error.status !== NOT_ALLOWED && error.status < 500) {
-      this.queue.shift();
+      this.#leaveQueue();
       this.emit("refused", { job, error });
     } else if (error instanceof Refused || error instanceof Unreachable) {
       this.#wait(error);
@@ -171,6 +176,16 @@ export class Outbox extends EventTarget {
     const { action, label } = conflict.job;
     if (ids.length) this.add(action, ids, label, { replace: true });
     this.changed();
+  }
+
+  get isUndoing() {
+    return this.queue.some((job) => job.kind === "undo");
+  }
+
+  // Photos with an answer that is on its way.
+  get waitingIds() {
+    const answers = this.queue.filter((job) => job.kind === "answers" && !["skip", "clear"].includes(job.action));
+    return new Set(answers.flatMap((job) => job.ids));
   }
 
   overlay(item) {

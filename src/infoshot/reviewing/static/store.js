@@ -16,7 +16,9 @@ export class Store extends EventTarget {
     this.seen = 0; // the last entry of the log that this page knows
     this.colourNumber = new Map(); // of a class; one that is added later changes no other colour
     this.items = new Map();
-    this.version = 0;
+    this.clock = 0; // counts how often items became out of date
+    this.expiredAll = 0; // when all of them did
+    this.expired = new Map(); // when single ones did
     this.overlay = (item) => item; // answers on their way, put on top of an item
     this.wanted = new Set();
     this.asked = new Set();
@@ -59,7 +61,8 @@ export class Store extends EventTarget {
   }
 
   isCurrent(id) {
-    return this.items.get(id)?.version === this.version;
+    const item = this.items.get(id);
+    return Boolean(item) && item.version >= Math.max(this.expiredAll, this.expired.get(id) ?? 0);
   }
 
   // Asks for items that are missing or out of date. Events say when they are here.
@@ -70,11 +73,12 @@ export class Store extends EventTarget {
     this.sendSoon();
   }
 
-  // The items of all ids, when they are here.
+  // The items of all ids, up to date, when they are here.
   async load(ids) {
-    const missing = Array.from(ids).filter((id) => !this.items.has(id));
+    const missing = Array.from(ids).filter((id) => !this.isCurrent(id));
     for (let start = 0; start < missing.length; start += BATCH) {
-      this.keep(await getItems(missing.slice(start, start + BATCH)));
+      const { clock } = this;
+      this.keep(await getItems(missing.slice(start, start + BATCH)), clock);
     }
     return Array.from(ids, (id) => this.get(id)).filter(Boolean);
   }
@@ -92,9 +96,9 @@ export class Store extends EventTarget {
       this.asked.add(id);
     }
     this.sending = false;
-    const version = this.version;
+    const { clock } = this;
     try {
-      this.keep(await getItems(ids), version);
+      this.keep(await getItems(ids), clock);
     } catch (error) {
       this.emit("failed", error);
     } finally {
@@ -103,7 +107,8 @@ export class Store extends EventTarget {
     }
   }
 
-  keep(items, version = this.version) {
+  // Keeps items as they were when they were asked for.
+  keep(items, version) {
     for (const item of items) {
       this.items.delete(item.id);
       this.items.set(item.id, { ...item, version });
@@ -118,16 +123,24 @@ export class Store extends EventTarget {
   change(id, change) {
     const item = this.items.get(id);
     if (item) this.items.set(id, { ...change(item), version: item.version });
+    if (this.asked.has(id)) this.expired.set(id, (this.clock += 1)); // what is on its way may be older
   }
 
   // Items are out of date: these, or all.
   expire(ids = null) {
-    if (ids === null) this.version += 1;
-    for (const id of ids ?? []) {
-      const item = this.items.get(id);
-      if (item) item.version = -1;
+    this.clock += 1;
+    if (ids === null) {
+      this.expiredAll = this.clock;
+      this.expired.clear();
     }
+    for (const id of ids ?? []) this.expired.set(id, this.clock);
     this.emit("items");
+  }
+
+  // Asks again for items that are out of date, whether they are on the screen or not.
+  refresh(ids = null) {
+    this.expire(ids);
+    this.request(Array.from(ids ?? this.items.keys()).filter((id) => this.items.has(id)));
   }
 
   emit(name, detail) {
