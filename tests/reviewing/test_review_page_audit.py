@@ -70,3 +70,12 @@ def test_undo_asks_for_the_last_photo_again(open_page, fake_server):
     expected = dict(zip(asked, ["cat", "dog", "horse", NONE], strict=True))
     wait_for(page, lambda: fake_server.pool.audited == expected, 8)
     page.locator(".audit-progress", has_text="4 answered").wait_for()
+
+
+def test_the_audit_says_that_the_goal_is_reached(open_page, fake_server):
+    page = open_page()
+    open_audit(page)
+    assert page.get_by_role("button", name="Leave and finish").count() == 0
+    fake_server.pool.set_goal(0.55)
+    page.get_by_role("button", name="Leave and finish").click()
+    page.get_by_role("heading", name="Finish").wait_for()

@@ -1,7 +1,5 @@
 """The page and its server: answers that wait, other windows, conflicts, modes of a review."""
 
-import pytest
-
 from tests.reviewing.fake_pool import NONE
 from tests.reviewing.page_driver import answers, focused_id, shown_ids, wait_for
 
@@ -185,13 +183,27 @@ def test_errors_are_sentences(open_page, fake_server):
     page.get_by_role("alert").filter(has_text="There is nothing to undo.").wait_for()
 
 
-@pytest.mark.parametrize("goal", ["99", "120"])
-def test_the_goal_is_set(open_page, fake_server, goal):
+def test_the_goal_is_set(open_page, fake_server):
     page = open_page()
-    page.get_by_label("Goal").fill(goal)
-    page.get_by_label("Goal").press("Enter")
-    if goal == "99":
-        wait_for(page, lambda: fake_server.pool.goal == 0.99)
-    else:
-        page.get_by_role("alert").filter(has_text="The goal is a share").wait_for()
-        assert fake_server.pool.goal == 0.95
+    goal = page.get_by_label("Goal")
+    warning = page.get_by_role("alert").filter(has_text="The goal is a share")
+    goal.fill("120")
+    goal.press("Enter")
+    warning.wait_for()
+    assert fake_server.pool.goal == 0.95
+    goal.fill("100")
+    goal.press("Enter")
+    wait_for(page, lambda: fake_server.pool.goal == 1)
+    assert warning.count() == 0
+
+
+def test_a_refused_answer_is_not_a_lost_server(open_page, fake_server):
+    page = open_page("#view=all")
+    fake_server.refuse = True
+    page.keyboard.press("1")
+    page.get_by_text("1 not saved").wait_for()
+    fake_server.hold_events = True
+    fake_server.pool.answer("label", [0], "ship", client="other")
+    fake_server.refuse = False
+    page.get_by_role("heading", name="Someone else answered differently").wait_for()
+    page.locator("#save", has_text="Saved").wait_for()

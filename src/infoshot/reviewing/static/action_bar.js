@@ -27,16 +27,21 @@ export class ActionBar {
     this.classes = el("div", { class: "class-buttons", role: "group", "aria-label": "Classes, the most likely first" });
     const { commands } = app;
     this.accept = button("Accept", { iconName: "check", key: "Enter", kind: "primary", onclick: () => commands.accept() });
+    this.needTarget = [
+      button("More", { key: "/", kind: "more", title: "Choose a class by typing", onclick: () => app.openPicker() }),
+      this.accept,
+      button("None", { iconName: "none", key: "X", title: "None of the classes", onclick: () => commands.reject() }),
+      button("Skip", { iconName: "skip", key: "S", title: "Decide later", onclick: () => commands.skip() }),
+    ];
+    const [more, ...answers] = this.needTarget;
     root.append(
       this.subject,
       this.classes,
-      button("More", { key: "/", kind: "more", title: "Choose a class by typing", onclick: () => app.openPicker() }),
+      more,
       el(
         "div",
         { class: "answer-buttons", role: "group", "aria-label": "Answers" },
-        this.accept,
-        button("None", { iconName: "none", key: "X", title: "None of the classes", onclick: () => commands.reject() }),
-        button("Skip", { iconName: "skip", key: "S", title: "Decide later", onclick: () => commands.skip() }),
+        ...answers,
         button("Undo", { iconName: "undo", key: "U", title: "Undo the last action", onclick: () => commands.undo() }),
       ),
     );
@@ -52,6 +57,7 @@ export class ActionBar {
     const { chosen } = grid.selection;
     const item = store.get(grid.focusId);
     const n = chosen.size || (grid.selection.isEmpty ? 0 : 1);
+    for (const each of this.needTarget) each.disabled = n === 0;
     setText(this.subject, chosen.size ? `${photos(chosen.size)} selected` : (item?.name ?? ""));
     this.subject.classList.toggle("several", chosen.size > 0);
     setText(this.accept.querySelector(".button-text"), chosen.size ? "Confirm all" : "Accept");

@@ -39,8 +39,14 @@ export class Audit {
     this.search.addEventListener("keydown", (event) => event.key === "Enter" && this.classes.querySelector("button")?.click());
     this.loss = el("p", { class: "audit-loss", role: "alert", hidden: true });
     this.app.status.tellLoss(this.loss);
+    this.reached = el(
+      "div",
+      { class: "audit-reached", role: "status", hidden: true },
+      el("strong", { text: "The goal is reached." }),
+      button("Leave and finish", { iconName: "check", kind: "primary", onclick: () => this.#finish() }),
+    );
     this.root.append(
-      el("header", { class: "audit-head" }, el("h2", { text: "Audit" }), this.progress, this.sentences, iconButton("Leave the audit", "close", () => this.close()), this.loss),
+      el("header", { class: "audit-head" }, el("h2", { text: "Audit" }), this.progress, this.sentences, iconButton("Leave the audit", "close", () => this.close()), this.reached, this.loss),
       this.stage,
       el(
         "div",
@@ -77,6 +83,11 @@ export class Audit {
     this.app.store.expire();
     this.app.store.loadStateSoon();
     this.app.grid.focusCell();
+  }
+
+  #finish() {
+    this.close();
+    this.app.openFinish();
   }
 
   #handleKey(event) {
@@ -190,6 +201,7 @@ export class Audit {
     const more = promise?.more ? `, about ${count(promise.more)} to go` : "";
     setText(this.progress, `${count(this.nBefore + this.answered.length)} answered${more}`);
     setText(this.sentences, sentences.join(" "));
+    this.reached.hidden = !promise?.met;
   }
 
   #drawClasses() {

@@ -19,7 +19,10 @@ function nameField(label, value = "") {
 async function change(app, body, error, close) {
   try {
     await postClasses({ ...body, client: app.client });
-    if (body.action === "rename") app.keys.rename(body.name, body.to);
+    if (body.action === "rename") {
+      app.keys.rename(body.name, body.to);
+      app.store.renameColour(body.name, body.to);
+    }
     await app.store.loadState();
     app.store.expire();
     close(true);

@@ -15,9 +15,10 @@ export class ClassPage {
     this.following = iconButton("Next page", "right", () => this.turn(1));
     this.confirm = button("Confirm", { iconName: "check", kind: "primary", onclick: () => this.#confirmPage() });
     this.all = button("Confirm all", { onclick: () => this.#confirmAll() });
+    this.nextClass = button("Next class", { iconName: "right", kind: "primary", onclick: () => app.openView("class", { class: this.followingClass }) });
     root.append(
       el("span", { class: "pager" }, this.previous, this.text, this.following),
-      el("span", { class: "page-actions" }, this.confirm, this.all),
+      el("span", { class: "page-actions" }, this.confirm, this.all, this.nextClass),
     );
     app.store.addEventListener("items", () => this.draw());
     app.store.addEventListener("state", () => this.draw());
@@ -29,6 +30,14 @@ export class ClassPage {
 
   get ids() {
     return this.app.view.ids.subarray(this.page * PAGE, (this.page + 1) * PAGE);
+  }
+
+  // The next class in the list, and from its start again, with photos without an answer.
+  get followingClass() {
+    const { classes } = this.app.store.state;
+    const place = classes.findIndex(({ name }) => name === this.app.view.query.class);
+    const others = [...classes.slice(place + 1), ...classes.slice(0, Math.max(0, place))];
+    return others.find((each) => each.n > each.n_answered)?.name ?? null;
   }
 
   restart() {
@@ -60,6 +69,14 @@ export class ClassPage {
     this.confirm.disabled = open === 0;
     setText(this.all.querySelector(".button-text"), `Confirm all ${count(remaining)} remaining`);
     this.all.hidden = remaining <= open;
+    this.#drawNextClass(open);
+  }
+
+  #drawNextClass(open) {
+    const name = open || !this.following.disabled ? null : this.followingClass;
+    this.nextClass.hidden = name === null;
+    if (name !== null) setText(this.nextClass.querySelector(".button-text"), `Next class: ${name}`);
+    this.confirm.hidden = name !== null;
   }
 
   #describeConfirm(open, isHere) {

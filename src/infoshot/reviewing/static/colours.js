@@ -1,4 +1,4 @@
-// One colour per class, by its place in the list. Colours never carry a meaning alone.
+// One colour per class, by its name. Colours never carry a meaning alone.
 
 const FIRST = [
   "#3b82c4", "#e0792b", "#3f9b55", "#c9474d", "#8b65c2", "#8a6350", "#d472b0", "#a39a1c",
@@ -9,6 +9,28 @@ const CONFIDENCE = ["#b9498f", "#8a5cd0", "#3f7fd6", "#1fa79a", "#7bbd45", "#e6c
 
 // For photos without a label.
 export const NO_CLASS = GREY;
+
+// Numbers of colours for names: the same in every window, and no two alike.
+export function numberColours(names, known = new Map()) {
+  const numbers = new Map(known);
+  const taken = new Set(names.filter((name) => known.has(name)).map((name) => known.get(name)));
+  let nColours = FIRST.length;
+  while (nColours < names.length) nColours *= 2;
+  for (const name of [...names].filter((each) => !known.has(each)).sort()) {
+    let number = hash(name) % nColours;
+    while (taken.has(number)) number = (number + 1) % nColours;
+    taken.add(number);
+    numbers.set(name, number);
+  }
+  return numbers;
+}
+
+// FNV-1a, 32 bits.
+function hash(text) {
+  let value = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) value = Math.imul(value ^ byte, 0x01000193) >>> 0;
+  return value;
+}
 
 export function classColour(index) {
   if (index < 0 || index === undefined) return GREY;

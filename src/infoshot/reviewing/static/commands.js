@@ -130,7 +130,7 @@ export class Commands {
     }
     if (index < ids.length) return grid.moveTo(index);
     grid.clearSelection();
-    return messages.inform("No photo without an answer comes after this one in this view.");
+    return messages.inform("All photos after this one are answered.");
   }
 
   undo() {

@@ -26,7 +26,7 @@ async function settle(app, conflict) {
     actions: [
       { label: n === 1 ? "Keep theirs" : "Keep all of theirs", value: "theirs" },
       { label: n === 1 ? "Use mine" : "Use all of mine", value: "mine" },
-      { label: "As chosen", value: "chosen", primary: true },
+      { label: "Save my choices", value: "chosen", primary: true },
     ],
   });
   const decision = await closed;

@@ -8,7 +8,7 @@ export class EnoughPanel {
   constructor(app, root) {
     this.app = app;
     this.goal = el("input", {
-      type: "number", id: "goal", min: 50, max: 99.9, step: 0.5, inputmode: "decimal",
+      type: "number", id: "goal", min: 50, max: 100, step: 0.5, inputmode: "decimal",
       onchange: () => this.#setGoal(),
     });
     this.figure = el("p", { class: "figure" });
@@ -20,6 +20,12 @@ export class EnoughPanel {
     this.progress = el("progress", { max: 1, value: 0, "aria-label": "Photos answered" });
     this.auditText = el("p", { class: "soft" });
     this.audit = button("Audit", { iconName: "audited", kind: "wide", onclick: () => app.openAudit() });
+    this.advice = el(
+      "div",
+      { class: "block", hidden: true },
+      el("p", { text: "Review more photos first: an audit alone does not reach the goal." }),
+      button("Review suggested photos", { kind: "wide primary", onclick: () => app.openView("suggested") }),
+    );
     this.finish = button("Finish", { iconName: "check", kind: "wide", onclick: () => app.openFinish() });
     this.finished = el("p", { class: "soft finished" });
     root.append(
@@ -28,6 +34,7 @@ export class EnoughPanel {
       el("div", { class: "block" }, this.figure, this.source, this.gauge.root),
       this.sentences,
       this.part,
+      this.advice,
       el("div", { class: "block" }, this.auditText, this.audit),
       el("div", { class: "block" }, this.progressText, this.progress),
       this.finish,
@@ -39,8 +46,9 @@ export class EnoughPanel {
   async #setGoal() {
     const goal = Number(this.goal.value) / 100;
     const { messages, client, store } = this.app;
-    if (!(goal >= 0.5 && goal < 1)) {
-      messages.warn("The goal is a share between 50 % and 99.9 % of the labels.");
+    this.closeWarning?.();
+    if (!(goal >= 0.5 && goal <= 1)) {
+      this.closeWarning = messages.warn("The goal is a share between 50 % and 100 % of the labels.");
       this.goal.value = +(100 * store.state.enough.goal).toFixed(1);
       return;
     }
@@ -48,7 +56,7 @@ export class EnoughPanel {
       await postGoal({ goal: Math.round(1000 * goal) / 1000, client });
       store.loadStateSoon();
     } catch (error) {
-      messages.warn(error.message);
+      this.closeWarning = messages.warn(error.message);
     }
   }
 
@@ -69,13 +77,12 @@ export class EnoughPanel {
     setText(this.finished, state.finished ? `Finished before: ${state.finished.sentence}` : "");
   }
 
-  #drawEstimate({ estimate, goal, promise }) {
+  #drawEstimate({ estimate, goal, promise, audit }) {
     setText(this.figure, estimate ? percent(estimate.accuracy, 1) : "No estimate yet");
-    const sources = { examples: "held-out examples", audit: "audit answers" };
     setText(
       this.source,
       estimate
-        ? `estimated correct, from ${count(estimate.n)} ${sources[estimate.source]}; between ${percent(estimate.low, 1)} and ${percent(estimate.high, 1)}`
+        ? `estimated correct, from ${describeSource(estimate, audit)}; between ${percent(estimate.low, 1)} and ${percent(estimate.high, 1)}`
         : "An audit gives an estimate.",
     );
     this.gauge.draw(estimate, goal, promise);
@@ -92,13 +99,22 @@ export class EnoughPanel {
 
   #drawAudit({ audit, promise }) {
     const more = promise?.more;
+    const isOutOfReach = Boolean(promise) && !promise.met && more === null;
+    this.advice.hidden = !isOutOfReach;
     const label = promise?.met ? "Audit more" : more ? `Audit: about ${count(more)} more` : audit.n ? "Go on with the audit" : "Start the audit";
     setText(this.audit.querySelector(".button-text"), label);
-    this.audit.classList.toggle("primary", !promise?.met);
+    this.audit.classList.toggle("primary", !promise?.met && !isOutOfReach);
     this.finish.classList.toggle("primary", Boolean(promise?.met));
     const result = audit.n ? `${count(audit.n)} audited, ${count(audit.n_correct)} of them right.` : "Photos at random, answered without seeing the label.";
     setText(this.auditText, result);
   }
+}
+
+function describeSource({ source, n }, audit) {
+  if (source === "examples") return `${count(n)} held-out examples`;
+  const nBefore = n - audit.n;
+  const before = nBefore > 0 ? ` and ${count(nBefore)} that you had answered before` : "";
+  return `${count(audit.n)} audited ${audit.n === 1 ? "photo" : "photos"}${before}`;
 }
 
 const STARTS = [0.8, 0.5, 0];

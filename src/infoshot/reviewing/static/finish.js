@@ -6,7 +6,7 @@ import { count, percent, photos } from "./format.js";
 import { getEnough, postFinish } from "./server.js";
 
 const EXPORTS = {
-  imagefolder: "Image folder: one folder of photos per class",
+  imagefolder: "Image folder: one folder per class",
   "label-studio": "Label Studio: tasks with these labels",
   fiftyone: "FiftyOne: a data set with these labels",
 };
@@ -78,6 +78,7 @@ function written(state, boxes) {
     el("h3", { text: `Written into ${state.run}` }),
     list,
     el("fieldset", {}, el("legend", { text: "Also export" }), ...boxes.map((box) => box.root)),
+    el("p", { class: "soft", text: `The image folder is ${state.run}/imagefolder. Its files are links to the photos; outliers are in its folder _outlier, unsure photos in _unsure.` }),
     el("p", { class: "soft", text: `${count(state.enough.n_answered)} photos have your answer; the others have the predicted label. You can go on reviewing afterwards and finish again.` }),
   ];
 }

@@ -7,6 +7,9 @@ import { pickClass } from "./picker.js";
 import { getGroups } from "./server.js";
 
 const SHOWN = 36;
+const HAS_KEYS = matchMedia("(hover: hover) and (pointer: fine)");
+const NOTE_FOR_KEYS = "Photos that look alike. Enter says that the label is right for the whole group, a class key gives all of them another one. Click a photo to leave it out.";
+const NOTE_FOR_TOUCH = "Photos that look alike. Answer a whole group at once. Touch a photo to leave it out.";
 const SMALL = 4; // photos; such groups stand side by side
 
 export class Groups {
@@ -21,6 +24,7 @@ export class Groups {
     this.visible = new Set();
     this.observer = new IntersectionObserver((entries) => this.#requestVisible(entries), { rootMargin: "200px" });
     app.store.addEventListener("items", () => this.isOpen && this.#draw());
+    app.store.addEventListener("state", () => this.isOpen && this.#followClasses());
     app.live.addEventListener("groups", () => this.isOpen && this.#offer());
   }
 
@@ -29,11 +33,21 @@ export class Groups {
     this.leave?.();
     this.leave = this.app.keyboard.push((event) => this.#handleKey(event));
     setText(this.note, "Loading…");
+    await this.#load();
+  }
+
+  async #load() {
+    this.classNames = String(this.app.store.classNames);
     try {
       this.#show(await getGroups());
     } catch (error) {
       setText(this.note, error.message);
     }
+  }
+
+  // Groups have other labels after a class was renamed or merged.
+  #followClasses() {
+    if (this.classNames !== String(this.app.store.classNames)) this.#load();
   }
 
   close() {
@@ -49,7 +63,7 @@ export class Groups {
     this.list.replaceChildren(...this.rows.map((row) => row.root));
     for (const row of this.rows) this.observer.observe(row.root);
     const texts = groups === null ? "Groups are being computed." : groups.length
-      ? "Photos that look alike. Enter says that the label is right for the whole group, a class key gives all of them another one. Click a photo to leave it out."
+      ? (HAS_KEYS.matches ? NOTE_FOR_KEYS : NOTE_FOR_TOUCH)
       : "No groups of similar photos are left.";
     setText(this.note, texts);
     this.lastRow = null;

@@ -5,6 +5,7 @@ import { ClassKeys } from "./class_keys.js";
 import { ClassPage } from "./class_page.js";
 import { Commands } from "./commands.js";
 import { EnoughPanel } from "./enough.js";
+import { photos } from "./format.js";
 import { Grid } from "./grid.js";
 import { Keyboard } from "./keyboard.js";
 import { Live } from "./live.js";
@@ -154,9 +155,15 @@ class App {
   #saved({ job, result }) {
     this.store.loadStateSoon();
     if (job.kind !== "undo") return;
-    this.messages.inform(job.to === null ? "Undone." : "Back to the chosen point.");
+    this.messages.inform(job.to === null ? this.#describeUndo(result.ids ?? []) : "Back to the chosen point.");
     const index = result.ids?.length ? this.grid.selection.ids.indexOf(result.ids[0]) : -1;
     if (index >= 0 && !this.audit?.isOpen && this.isGridShown()) this.grid.moveTo(index);
+  }
+
+  #describeUndo(ids) {
+    if (!ids.length) return "Undone.";
+    const name = ids.length === 1 ? this.store.get(ids[0])?.name : null;
+    return `Undone: the last action on ${name ?? photos(ids.length)}.`;
   }
 
   // After a click with a pointer the keys are for the photos again, not for the button.

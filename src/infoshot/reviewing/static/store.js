@@ -3,7 +3,7 @@
 // Items are requested in batches, kept, and requested again when they are out of date. An item that
 // is out of date is shown until the new one is here, so that nothing flickers.
 
-import { classColour } from "./colours.js";
+import { classColour, numberColours } from "./colours.js";
 import { getItems, getState } from "./server.js";
 
 const BATCH = 500;
@@ -39,15 +39,18 @@ export class Store extends EventTarget {
     this.state = state;
     this.seen = Math.max(this.seen, state.entry);
     this.classNames = state.classes.map((each) => each.name);
-    for (const name of this.classNames) {
-      if (!this.colourNumber.has(name)) this.colourNumber.set(name, this.colourNumber.size);
-    }
+    this.colourNumber = numberColours(this.classNames, this.colourNumber);
     this.emit("state");
   }
 
   update(part) {
     Object.assign(this.state, part);
     this.emit("state");
+  }
+
+  // A class that is renamed keeps its colour.
+  renameColour(name, to) {
+    this.colourNumber.set(to, this.colourNumber.get(name));
   }
 
   colourOf(label) {
