@@ -21,6 +21,7 @@ export class Audit {
     this.#create();
     this.picture = new AuditPicture(this.stage);
     app.store.addEventListener("state", () => this.draw());
+    app.outbox.addEventListener("saved", ({ detail }) => this.#forgetUnchanged(detail));
     app.outbox.addEventListener("refused", () => this.isOpen && this.#loadWhenSaved());
     app.live.addEventListener("connected", () => this.isOpen && this.#resume());
     app.keys.addEventListener("change", () => this.#drawClasses());
@@ -130,6 +131,14 @@ export class Audit {
       if (error.status) this.app.messages.warn(error.message);
       return null;
     }
+  }
+
+  // An answer that another window gave already is no action: an undo would take back another one.
+  #forgetUnchanged({ job, result }) {
+    if (job.action !== "audit" || result.n_changed !== 0) return;
+    this.answered = this.answered.filter((id) => !job.idSet.has(id));
+    this.nBefore += 1;
+    this.draw();
   }
 
   // The server is back.
