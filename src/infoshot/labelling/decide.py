@@ -343,11 +343,12 @@ def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n
     candidates = candidates[doubt[candidates] > 0]
     z = normalize(features[candidates], dim=-1)
     distance = torch.cdist(z, normalize(known, dim=-1)).amin(-1)
+    between = (2 - 2 * z @ z.mT).clamp_min_(0).sqrt_()  # of vectors of unit length
     chosen: list[int] = []
     for _ in range(min(n, len(candidates))):
         pick = int((doubt[candidates] * distance).argmax())
         chosen.append(int(candidates[pick]))
-        distance = torch.minimum(distance, torch.linalg.vector_norm(z - z[pick], dim=-1))
+        distance = torch.minimum(distance, between[pick])
         distance[pick] = -1
     return chosen
 
