@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from infoshot.core.parallel import map_chunks
 from infoshot.core.types import TaskBatch
 from infoshot.metrics import wilson_interval
 from infoshot.solvers import Method, solve
@@ -93,19 +94,22 @@ def hold_out(
     """Hold out once every usable example, except the only one of a class."""
     turn = _assign_turns(y_sup, n_way).masked_fill_(~usable, -1)
     some = torch.randperm(len(z_qry), generator=torch.Generator().manual_seed(0))[:_IMAGES]
-    rows, probabilities = [], []
-    for number in turn[turn >= 0].unique().tolist():
+
+    def solve_turn(number: int) -> tuple[Tensor, Tensor]:
         out = turn == number
         queries = torch.cat((z_sup[out], z_qry[some]))
         tasks = TaskBatch(
             z_sup[~out].unsqueeze(0), y_sup[~out].unsqueeze(0), queries.unsqueeze(0), n_way
         )
         solution = solve(method.solver, tasks)
-        rows.append(out.nonzero().flatten())
-        probabilities.append(solution.probabilities[0, : len(rows[-1])].cpu())
-    if not rows:
+        rows = out.nonzero().flatten()
+        return rows, solution.probabilities[0, : len(rows)].cpu()
+
+    turns = turn[turn >= 0].unique().tolist()
+    if not turns:
         nothing = torch.empty(0, dtype=torch.int64)
         return HeldOut(nothing, nothing, torch.empty(0, n_way))
+    rows, probabilities = zip(*map_chunks(solve_turn, turns, torch.get_num_threads()), strict=True)
     which = torch.cat(rows)
     return HeldOut(which, y_sup[which], torch.cat(probabilities))
 
