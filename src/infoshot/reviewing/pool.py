@@ -156,7 +156,10 @@ def read_pool(run: Path) -> Pool:
     DataError
         If there is no finished run, or its files are damaged.
     """
-    return make_pool(read_run(run))
+    pool = make_pool(read_run(run))
+    for name in ("number_of", "copies", "audit_order", "items_digest", "labels_digest"):
+        getattr(pool, name)  # computed now, so that no answer waits for it
+    return pool
 
 
 def make_pool(run: FinishedRun) -> Pool:
