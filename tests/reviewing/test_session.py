@@ -1,6 +1,7 @@
 """The state of a review on a real run: answers, views, conflicts, classes, audits."""
 
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.core.label_names import NONE
+from infoshot.labelling.corrections import read_corrections
 from infoshot.reviewing.answer_rules import Conflict
 from infoshot.reviewing.session import Session
 from infoshot.reviewing.views import ViewQuery
@@ -283,6 +285,21 @@ def test_an_audited_photo_counts_by_the_label_of_the_solver(session):
     assert session.enough()["audit"]["n_correct"] == 0
     session.undo(to=0)
     assert session.enough()["audit"]["n"] == 0
+
+
+def test_an_answer_during_the_change_of_another_command_is_kept(session, monkeypatch):
+    person = threading.Thread(target=lambda: session.answer("label", [1], label="eel"))
+
+    def read_slowly(*arguments):
+        found = read_corrections(*arguments)
+        person.start()
+        person.join(0.3)
+        return found
+
+    monkeypatch.setattr("infoshot.reviewing.session.read_corrections", read_slowly)
+    session._take_run(None)
+    person.join()
+    assert session.items([1])[0]["answer"] == "eel"
 
 
 def test_events_reach_every_page_in_order(session):

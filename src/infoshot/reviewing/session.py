@@ -363,13 +363,12 @@ class Session:
     def _take_run(self, suggested: Sequence[int] | None) -> int:
         """Read the run again, after a solve or a change by another command."""
         pool = read_pool(self.run)
-        known = read_corrections(self.run, pool.facts)
         with self._lock:
             same = pool.paths == self._pool.paths
             before = self._marks
             self._pool = pool
-            if suggested is None:
-                self._history.answers = dict(known.answers)
+            if suggested is None:  # with the lock, so that no answer comes in between
+                self._history.answers = dict(read_corrections(self.run, pool.facts).answers)
             self._marks = Marks(pool, self._history, suggested or before.suggested)
             if not same:
                 self._explorer.forget()
