@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def line_of(run, path):
 
 def write_log(run, *changes):
     """Append one entry for each (path, answer)."""
-    with AnswerLog(run) as log:
+    with closing(AnswerLog(run)) as log:
         for path, answer in changes:
             n = len(log.entries) + 1
             log.append(Entry(n, "now", "label", changes=[Change(path, None, answer)]))
@@ -182,7 +183,7 @@ def test_a_line_without_its_end_is_no_entry(run):
     for n in range(len(whole.splitlines()[0]) + 1, len(whole)):
         path.write_bytes(whole[:n])
         assert [entry.n for entry in read_entries(run)] == [1]
-    with AnswerLog(run) as log:
+    with closing(AnswerLog(run)) as log:
         log.append(Entry(2, "later", "label", changes=[Change("c", None, Answer("eel"))]))
     assert apply_entries({}, read_entries(run)) == {"a": Answer("cat"), "c": Answer("eel")}
 
@@ -220,7 +221,7 @@ def test_the_log_is_not_opened_through_a_link(run, tmp_path):
 
 def test_a_full_disk_loses_no_earlier_entry(run, monkeypatch):
     write_log(run, ("a", Answer("cat")))
-    with AnswerLog(run) as log:
+    with closing(AnswerLog(run)) as log:
 
         def fail(file):
             raise OSError(28, "No space left on device")

@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NotRequired, Self, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from infoshot.core.atomic import flush
 from infoshot.core.errors import DataError
@@ -170,17 +169,6 @@ class AnswerLog:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def read_entries(folder: Path) -> list[Entry]:

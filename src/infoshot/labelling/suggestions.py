@@ -67,16 +67,20 @@ def suggest(
     checks.at_least("n", n, 1)
     finished = read_run(Path(run))
     sheet, note = choose_sheet(Path(out) if out else Path(run) / "suggestions.csv")
-    examples, features = read_cached_features(finished)
-    probabilities = torch.tensor(finished.probabilities, dtype=torch.float32)
-    answered = torch.tensor([image.reason == CORRECTED for image in finished.labels])
-    probabilities[answered] = torch.nan
-    chosen = choose_suggestions(features, probabilities, examples, n)
+    chosen = choose_next(finished, *read_cached_features(finished), n)
     images = [finished.labels[number] for number in chosen]
     rows = [(i.path, "", i.label, i.runner_up, f"{i.confidence:.4f}") for i in images]
     csv_safe = csv_safe or finished.facts.get("csv_safe", False)
     write_output(sheet, csv_text(SUGGESTION_COLUMNS, guard_rows(rows, csv_safe)))
     return Suggestions(images, sheet, note)
+
+
+def choose_next(run: FinishedRun, examples: Tensor, features: Tensor, n: int) -> list[int]:
+    """Choose images of a run to label next, among those without an answer of a person."""
+    probabilities = torch.tensor(run.probabilities, dtype=torch.float32)
+    answered = torch.tensor([image.reason == CORRECTED for image in run.labels])
+    probabilities[answered] = torch.nan
+    return choose_suggestions(features, probabilities, examples, n)
 
 
 def read_cached_features(

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from infoshot.core.errors import InfoshotError
 from infoshot.features.cache import FeatureMemory
-from infoshot.labelling.decide import CORRECTED, choose_suggestions
+from infoshot.labelling.decide import choose_suggestions
 from infoshot.labelling.run_folder import read_run
-from infoshot.labelling.suggestions import read_cached_features
+from infoshot.labelling.suggestions import choose_next, read_cached_features
 from infoshot.labelling.updates import solve_again
 from infoshot.reviewing.groups import find_groups
 from infoshot.reviewing.projection import embed, reduce
@@ -79,10 +79,7 @@ def _explore(request: dict[str, Any], run: Path, scratch: Path) -> Iterator[Repl
     torch.set_num_threads(1)
     finished = read_run(run)
     examples, features = read_cached_features(finished)
-    probabilities = torch.tensor(finished.probabilities, dtype=torch.float32)
-    answered = torch.tensor([image.reason == CORRECTED for image in finished.labels])
-    probabilities[answered] = torch.nan
-    chosen = choose_suggestions(features, probabilities, examples, _SUGGESTED)
+    chosen = choose_next(finished, examples, features, _SUGGESTED)
     yield {"kind": "suggested", "suggested": chosen}
     vectors = reduce(features.numpy())
     del features, examples

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -84,7 +85,7 @@ class ReviewLog(RunFile):
         run = case.work / "run"
         with (run / "labels.csv").open(newline="") as file:
             paths = [row["path"] for row in csv.DictReader(file)]
-        with AnswerLog(run) as log:
+        with closing(AnswerLog(run)) as log:
             for n, answer in enumerate((Answer("cat"), Answer("dog", audit=True), None), 1):
                 facts = {"labels": "", "predicted": {}} if n == 2 else {}
                 change = Change(paths[n], None, answer)
