@@ -62,7 +62,7 @@ function accuracy({ promise, part, sentences, goal, audit, confidence }) {
       el("p", { class: "part", text: `The goal of ${percent(goal, 1)} is promised for a part: ${photos(part.n)} (${percent(part.share)}) at ${percent(part.low, 1)} or more, with ${percent(confidence)} confidence. ${photos(part.n_remaining)} stay for the eye.` }),
     );
   } else if (audit.n === 0) {
-    lines.push(el("p", { class: "part", text: "Without an audit nothing can be promised. You can finish all the same; the statement will say so." }));
+    lines.push(el("p", { class: "part", text: "Without an audit nothing can be promised. You can still finish; the statement will say so." }));
   }
   return lines;
 }

@@ -162,8 +162,8 @@ export class Grid extends EventTarget {
   }
 
   #stretch() {
-    const room = this.scroller.clientHeight;
-    return this.total > this.height ? (this.total - room) / (this.height - room) : 1;
+    const visible = this.scroller.clientHeight;
+    return this.total > this.height ? (this.total - visible) / (this.height - visible) : 1;
   }
 
   #scrollTo(offset) {
@@ -173,10 +173,10 @@ export class Grid extends EventTarget {
   #reveal() {
     const top = Math.floor(this.selection.focus / this.columns) * this.rowHeight;
     const offset = this.#offset();
-    const room = this.scroller.clientHeight;
-    const margin = Math.max(0, Math.min(this.rowHeight / 2, (room - this.rowHeight) / 2));
+    const visible = this.scroller.clientHeight;
+    const margin = Math.max(0, Math.min(this.rowHeight / 2, (visible - this.rowHeight) / 2));
     if (top < offset) this.#scrollTo(top - margin);
-    else if (top + this.rowHeight > offset + room) this.#scrollTo(top + this.rowHeight - room + margin);
+    else if (top + this.rowHeight > offset + visible) this.#scrollTo(top + this.rowHeight - visible + margin);
   }
 
   #draw() {

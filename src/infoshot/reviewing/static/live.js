@@ -1,4 +1,4 @@
-// Events of the server: answers of other windows, results of the solver. Reconnects by itself.
+// Events of the server: answers of other windows, results of the solver. Reconnects automatically.
 
 const WAITS = [0.3, 0.6, 1.2, 2.5, 5, 10];
 const HIDDEN_MS = 60000; // browsers allow six connections to a server; a hidden tab gives up its own

@@ -211,7 +211,7 @@ export class Outbox extends EventTarget {
       if (kept.length) sessionStorage.setItem(this.key, JSON.stringify(kept));
       else sessionStorage.removeItem(this.key);
     } catch {
-      // No room in the browser: the answers stay in this page only.
+      // The browser's storage is full: the answers stay in this page only.
     }
   }
 

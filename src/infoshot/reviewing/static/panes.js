@@ -14,7 +14,7 @@ const EMPTY = {
   map: "Draw a line around points of the map to see their photos here.",
 };
 
-const MAP_SIZE = 130; // there is less room beside the map
+const MAP_SIZE = 130; // there is less space beside the map
 
 const find = (id) => document.getElementById(id);
 
