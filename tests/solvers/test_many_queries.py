@@ -91,11 +91,26 @@ def test_blocks_equal_the_paper(small_sizes):
     assert_parity(TimAdm(n_steps=10), tasks, paper.tim_adm, BOTH, n_steps=10)
 
 
-@pytest.mark.parametrize(("n_qry", "n_blocks"), [(8191, 1), (8192, 2), (20_000, 4), (70_000, 16)])
+@pytest.mark.parametrize(("n_qry", "n_blocks"), [(4095, 1), (4096, 2), (20_000, 8), (70_000, 32)])
 def test_number_of_blocks_depends_on_the_queries_only(n_qry, n_blocks):
     z = torch.zeros(1, 1, 2).expand(1, n_qry, 2)
     task = TaskBatch(torch.eye(2).unsqueeze(0), torch.tensor([[0, 1]]), z, 2)
     assert adm_blocks.n_blocks(task) == n_blocks
+
+
+@pytest.mark.parametrize(("n", "n_neighbours"), [(1024, 8), (1025, 8), (1030, 200), (1024, 5000)])
+def test_products_of_pairs_of_parts_find_the_nearest_of_all(n, n_neighbours):
+    z = torch.randn((2, n, 6), generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    smoothed = neighbours.average_with_neighbours(z, 0.3, n_neighbours)
+    for samples, found in zip(z, smoothed, strict=True):
+        distances = torch.cdist(samples, samples, compute_mode="donot_use_mm_for_euclid_dist")
+        distances.fill_diagonal_(torch.inf)
+        near = distances.topk(min(n_neighbours, n - 1), largest=False)
+        shares = torch.softmax(-10 * near.values**2, dim=1)
+        mixed = 0.7 * samples + 0.3 * (shares.unsqueeze(2) * samples[near.indices]).sum(1)
+        length = samples.norm(dim=1, keepdim=True)
+        expected = mixed * length / mixed.norm(dim=1, keepdim=True)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_neighbours_of_very_many_queries_take_linear_time(monkeypatch):

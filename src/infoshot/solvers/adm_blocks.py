@@ -18,9 +18,8 @@ from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
 
 _LOG2_E = math.log2(math.e)
-_LEAST_QUERIES = (
-    4096  # of a block, where there are several; threads disturb each other in small ones
-)
+# Queries of a block, where there are several; threads disturb each other in small ones.
+_LEAST_QUERIES = 2048
 
 
 @dataclass(frozen=True, eq=False)

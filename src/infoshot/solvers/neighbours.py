@@ -6,11 +6,14 @@ r"""Smoothing: samples averaged with their nearest neighbours, which reduces noi
 over the k nearest other samples N(i); each result keeps the length of its sample. Up to 20,000
 samples the neighbours are searched among all of them, above that among 8,192 candidates for each
 sample, see ``cells.py``. Cost: 2 n n d operations, or 2 n 8,192 d, block by block, so that the
-matrix of all pairs is never stored for many samples. For few samples it is twice that: a product
-with a mostly zero matrix is then faster than gathering.
+matrix of all pairs is never stored for many samples. From 1,024 samples on it is little more than
+half of that: the similarities of two blocks of samples serve both of them. For fewer it is twice
+that: a product with a mostly zero matrix is then faster than gathering.
 """
 
 import math
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
 
 import torch
 from torch import Tensor
@@ -25,6 +28,19 @@ _CANDIDATES = 8192  # for each sample, if there are more
 _TEMPERATURE = 20.0
 _BLOCK = 2**24  # similarities at a time
 _MANY = 1024  # from this many candidates on, neighbours are gathered
+_PARTS = 8  # of all samples, whose similarities are computed pair by pair
+
+
+@dataclass(frozen=True, eq=False)
+class _Nearest:
+    """The nearest candidates of each sample."""
+
+    nearness: Tensor  # product less half the squared length of the candidate, [task, n, neighbour]
+    numbers: Tensor  # of the candidates, [task, n, neighbour]
+
+    def shares(self) -> Tensor:
+        """Weights of the neighbours, which sum to one."""
+        return torch.softmax(self.nearness * _TEMPERATURE, dim=-1)
 
 
 def average_with_neighbours(z: Tensor, share: float, n_neighbours: int) -> Tensor:
@@ -45,14 +61,49 @@ def similarities_at_a_time(n: int) -> int:
 
 def _means_among_all(z: Tensor, n_neighbours: int) -> Tensor:
     """Weighted means of the neighbours of each sample, ``(task, n, dim)``."""
+    if z.shape[1] >= _MANY:
+        return _gather_means(_nearest_by_pairs(z, n_neighbours), z)
     n_tasks, n, _ = z.shape
     n_rows = max(1, _BLOCK // (n_tasks * n))
     half_norm = _half_norm(z)
 
     def of_rows(first: int) -> Tensor:
-        return _means(z[:, first : first + n_rows], first, z, half_norm, n_neighbours)
+        nearness = torch.bmm(z[:, first : first + n_rows], z.mT).sub_(half_norm)
+        nearness.diagonal(first, 1, 2).fill_(-math.inf)
+        near = _nearest(nearness, min(n_neighbours, n - 1))
+        shares = torch.zeros_like(nearness).scatter_(2, near.numbers, near.shares())
+        return torch.bmm(shares, z)
 
     return torch.cat(map_blocks(of_rows, range(0, n, n_rows)), dim=1)
+
+
+def _nearest_by_pairs(z: Tensor, n_neighbours: int) -> _Nearest:
+    """Nearest other samples of each; the products of two parts of the samples serve both."""
+    n_tasks, n, _ = z.shape
+    most = min(n_neighbours, n - 1)
+    size = min(-(-n // _PARTS), max(1, math.isqrt(_BLOCK // n_tasks)))
+    half_norm = _half_norm(z)
+
+    def of_pair(pair: tuple[int, int]) -> dict[int, _Nearest]:
+        one, other = pair
+        products = torch.bmm(z[:, one : one + size], z[:, other : other + size].mT)
+        nearness = products - half_norm[:, :, other : other + size]
+        if one == other:
+            nearness.diagonal(0, 1, 2).fill_(-math.inf)
+            return {one: _nearest(nearness, most, other)}
+        reverse = products.mT - half_norm[:, :, one : one + size]
+        return {
+            one: _nearest(nearness, most, other),
+            other: _nearest(reverse, most, one),
+        }
+
+    starts = range(0, n, size)
+    pairs = map_blocks(of_pair, list(combinations_with_replacement(starts, 2)))
+    nearest = [_nearest_of([p[start] for p in pairs if start in p], most) for start in starts]
+    return _Nearest(
+        torch.cat([part.nearness for part in nearest], dim=1),
+        torch.cat([part.numbers for part in nearest], dim=1),
+    )
 
 
 def _means_by_cells(z: Tensor, n_neighbours: int) -> Tensor:
@@ -72,32 +123,39 @@ def _means_by_cells(z: Tensor, n_neighbours: int) -> Tensor:
         rows = cells.order[start : min(start + n_rows, end)]
         # The samples of the cell are the first candidates, in the same order.
         candidates = z[cells.candidates(cell, _CANDIDATES)].unsqueeze(0)
-        some = z[rows].unsqueeze(0)
-        found = _means(some, first, candidates, _half_norm(candidates), n_neighbours)
-        means[rows] = found[0]
+        nearness = torch.bmm(z[rows].unsqueeze(0), candidates.mT).sub_(_half_norm(candidates))
+        nearness.diagonal(first, 1, 2).fill_(-math.inf)
+        near = _nearest(nearness, min(n_neighbours, len(candidates[0]) - 1))
+        means[rows] = _gather_means(near, candidates)[0]
 
     map_blocks(write_block, blocks)
     return means
+
+
+def _nearest(nearness: Tensor, most: int, first: int = 0) -> _Nearest:
+    """Choose the nearest candidates of each sample; their numbers start at ``first``."""
+    values, numbers = nearness.topk(min(most, nearness.shape[2]), sorted=False)
+    return _Nearest(values, numbers + first)
+
+
+def _nearest_of(parts: list[_Nearest], most: int) -> _Nearest:
+    """Choose the nearest of those that were found among several parts of the candidates."""
+    nearness = torch.cat([part.nearness for part in parts], dim=2)
+    numbers = torch.cat([part.numbers for part in parts], dim=2)
+    chosen = _nearest(nearness, most)
+    return _Nearest(chosen.nearness, numbers.gather(2, chosen.numbers))
+
+
+def _gather_means(near: _Nearest, candidates: Tensor) -> Tensor:
+    """Weighted means of the nearest candidates, ``(task, n, dim)``."""
+    means = [
+        embedding_bag(numbers, samples, mode="sum", per_sample_weights=weights)
+        for numbers, samples, weights in zip(near.numbers, candidates, near.shares(), strict=True)
+    ]
+    return torch.stack(means)
 
 
 def _half_norm(z: Tensor) -> Tensor:
     """Half the squared length of each sample, ``(task, 1, n)``."""
     squares: Tensor = torch.linalg.vecdot(z, z)
     return squares.mul_(0.5).unsqueeze(1)
-
-
-def _means(
-    z: Tensor, first: int, candidates: Tensor, half_norm: Tensor, n_neighbours: int
-) -> Tensor:
-    """Weighted means of the nearest candidates; row i is itself candidate ``first + i``."""
-    nearness = torch.bmm(z, candidates.mT).sub_(half_norm).mul_(_TEMPERATURE)
-    nearness.diagonal(first, 1, 2).fill_(-math.inf)
-    kept = nearness.topk(min(n_neighbours, candidates.shape[1] - 1), sorted=False)
-    share = torch.softmax(kept.values, dim=-1)
-    if candidates.shape[1] < _MANY:
-        return torch.bmm(torch.zeros_like(nearness).scatter_(2, kept.indices, share), candidates)
-    means = [
-        embedding_bag(indices, samples, mode="sum", per_sample_weights=weights)
-        for indices, samples, weights in zip(kept.indices, candidates, share, strict=True)
-    ]
-    return torch.stack(means)
