@@ -57,6 +57,21 @@ def test_crop_equals_pillow():
     assert np.abs(difference).max() <= 2
 
 
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("size", [17, 30, 84])
+def test_large_crops_are_averaged_as_in_pillow(size, flip):
+    """Noise shows aliasing: without averaging its contrast would stay the same."""
+    pixels = np.random.default_rng(0).integers(0, 256, (100, 140, 3), dtype=np.uint8)
+    box = torch.tensor([[0.1, 0.05, 0.8, 0.9]])  # left 14, top 5, width 112, height 90
+    out = _image(augment(_batch(pixels), Augmentation(box, torch.tensor([flip]), SAME), size))
+    image = Image.fromarray(pixels)
+    resized = image.resize((size, size), Image.Resampling.BILINEAR, box=(14, 5, 126, 95))
+    expected = np.asarray(resized)[:, ::-1] if flip else np.asarray(resized)
+    # Pillow does not use pixels outside the crop, augment does: compare the inside.
+    difference = out.astype(int)[2:-2, 2:-2] - expected[2:-2, 2:-2]
+    assert np.abs(difference).max() <= 1
+
+
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.4])
 @pytest.mark.parametrize(
     ("place", "enhancer"),

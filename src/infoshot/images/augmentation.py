@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
 
 from infoshot.core.rng import random_bits
 
@@ -97,18 +96,27 @@ def augment(images: Tensor, what: Augmentation, size: int) -> Tensor:
     -------
     Values from 0 to 1, float32, shape ``(batch, 3, size, size)``.
     """
-    x = images.float() / 255
-    left, top, width, height = what.box.to(x).unbind(-1)
-    side = 1 - 2 * what.flip.to(x)
-    zero = torch.zeros_like(width)
-    # Coordinates of the output in the input, where -1 and 1 are the edges of the image.
-    rows = (
-        torch.stack((width * side, zero, 2 * left + width - 1), -1),
-        torch.stack((zero, height, 2 * top + height - 1), -1),
-    )
-    grid = affine_grid(torch.stack(rows, 1), [len(x), 3, size, size], align_corners=False)
-    x = grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    left, top, width, height = what.box.to(images.device, torch.float32).unbind(-1)
+    rows = _resampling(top, height, images.shape[2], size)
+    columns = _resampling(left, width, images.shape[3], size)
+    columns = columns.where(~what.flip.to(images.device).view(-1, 1, 1), columns.flip(1))
+    x = rows.unsqueeze(1) @ (images.float() / 255) @ columns.mT.unsqueeze(1)
     return _jitter(x, what.jitter.to(x))
+
+
+def _resampling(start: Tensor, length: Tensor, n_pixels: int, size: int) -> Tensor:
+    """Weights of the pixels of one axis for each output pixel, ``(batch, size, n_pixels)``.
+
+    Linear interpolation; where the crop has more pixels than the output, averages with triangular
+    weights that are as much wider, as in Pillow, so that nothing is aliased.
+    """
+    scale = length * n_pixels / size
+    place = torch.arange(size, device=start.device) + 0.5
+    centres = (start * n_pixels).unsqueeze(1) + scale.unsqueeze(1) * place
+    pixels = torch.arange(n_pixels, device=start.device) + 0.5
+    reach = scale.clamp(min=1).view(-1, 1, 1)
+    weights = (1 - (pixels - centres.unsqueeze(2)).abs() / reach).clamp_(min=0)
+    return weights / weights.sum(2, keepdim=True)
 
 
 def _boxes(u: Tensor, sizes: Tensor, smallest: float, aspects: tuple[float, float]) -> Tensor:

@@ -11,8 +11,8 @@ from infoshot.core.progress import SILENT, Progress
 from infoshot.images.datasets import ImageDataset, ImageSplit
 from infoshot.images.in_memory import StoredImages, load_crops, load_images
 
-# Images are stored with at most this many times the side of a crop. More pixels would hardly
-# matter: crops are sampled from them point by point, and only the largest are scaled down at all.
+# Images are stored with at most this many times the side of a crop. More pixels matter only for
+# small crops of large images.
 _STORED_CROPS = 2
 
 
