@@ -17,6 +17,7 @@ CHANGED = {
     "epochs": 7, "batch_size": 12, "learning_rate": 0.3, "schedule": "cosine", "drops": [0.25],
     "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
     "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2.0], "jitter": 0, "flip": False,
+    "rotation_weight": 0.5, "mixup": 2.0, "distillation_weight": 0.3, "distillation_temperature": 2,
     "val_tasks": 9, "seed": 3,
 }  # fmt: skip
 

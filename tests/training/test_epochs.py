@@ -17,8 +17,8 @@ from infoshot.core.progress import Progress
 from infoshot.distributed import SINGLE_PROCESS
 from infoshot.images import open_dataset
 from infoshot.training import EpochRecord, TrainConfig, load_training_images, run_epochs
+from infoshot.training.base_classifier import BaseClassifier
 from infoshot.training.batches import Batches
-from infoshot.training.epochs import Classifier
 from infoshot.training.training_images import base_splits
 from tests.image_folders import make_folders
 
@@ -80,12 +80,12 @@ def test_steps_follow_the_recipe(images, tmp_path):
     config = dataclasses.replace(CONFIG, epochs=1)
     [record] = run_epochs(images, config, tmp_path)
     torch.manual_seed(1)
-    model = Classifier(make_backbone("conv4"), 4)
+    model = BaseClassifier(make_backbone("conv4"), 4)
     velocity = {name: torch.zeros_like(value) for name, value in model.named_parameters()}
     losses = []
     spec = model.backbone.input_spec
     for x, y in Batches(images, spec, config, ranks=SINGLE_PROCESS).epoch(0):
-        log_p = model(x).log_softmax(1)
+        log_p = model(x)[0].log_softmax(1)
         true = log_p[torch.arange(10), y]
         loss = -(0.9 * true + 0.1 / 3 * (log_p.sum(1) - true)).mean()
         model.zero_grad()

@@ -40,6 +40,10 @@ class Backbone(nn.Module, ABC):
     input_spec: InputSpec
     thread_safe: bool = True  # whether several threads may call it at the same time
 
+    def stages(self) -> tuple[nn.Module, ...]:
+        """Return the consecutive parts of the network, for training that mixes their outputs."""
+        return ()
+
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
         """Compute features of normalised images.

@@ -23,6 +23,10 @@ class Conv4(Backbone):
         self.blocks = nn.Sequential(_block(3), _block(64), _block(64), _block(64))
         init_convolutions(self)
 
+    def stages(self) -> tuple[nn.Module, ...]:
+        """Return the four blocks."""
+        return tuple(self.blocks)
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last block."""
         return self.blocks(images).mean((2, 3))  # type: ignore[no-any-return]

@@ -71,6 +71,10 @@ class ResNet12(Backbone):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, a=0.1, mode="fan_out")
 
+    def stages(self) -> tuple[nn.Module, ...]:
+        """Return the four stages."""
+        return self.layer1, self.layer2, self.layer3, self.layer4
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last block."""
         x = self.layer4(self.layer3(self.layer2(self.layer1(images))))

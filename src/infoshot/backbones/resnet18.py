@@ -51,6 +51,10 @@ class ResNet18(Backbone):
         self.layer4 = nn.Sequential(_Block(256, 512, 2), _Block(512, 512, 1))
         init_convolutions(self)
 
+    def stages(self) -> tuple[nn.Module, ...]:
+        """Return the four stages."""
+        return self.layer1, self.layer2, self.layer3, self.layer4
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last stage."""
         x = self.relu(self.bn1(self.conv1(images)))

@@ -48,6 +48,10 @@ class Wrn28x10(Backbone):
         self.bn1 = nn.BatchNorm2d(640)
         init_convolutions(self)
 
+    def stages(self) -> tuple[nn.Module, ...]:
+        """Return the three stages."""
+        return self.layer1, self.layer2, self.layer3
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled, normalised and rectified output of the last stage."""
         x = self.layer3(self.layer2(self.layer1(self.conv1(images))))

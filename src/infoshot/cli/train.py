@@ -1,4 +1,4 @@
-"""``infoshot train``: base training with the published recipe."""
+"""``infoshot train``: base training."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,9 +24,18 @@ def train_backbone(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the run: checkpoints, logs, curve.")],
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="paper: the published settings; small: for sets of a few thousand images, such as "
+            "CUB; strong: with rotation prediction and manifold mixup."
+        ),
+    ] = "paper",
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file with settings; the options and --set override it."),
+        typer.Option(
+            help="TOML file with settings; overrides --recipe. The options and --set override it."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -49,6 +58,10 @@ def train_backbone(
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights, order and augmentation; default: 0.")
+    ] = None,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(help="Checkpoint to distil from, trained on the same classes."),
     ] = None,
     device: given.Device = None,
     compile: Annotated[
@@ -73,12 +86,14 @@ def train_backbone(
         root,
         backbone,
         out,
+        recipe=recipe,
         config=config,
         settings=given.parse_settings(settings) if settings else None,
         epochs=epochs,
         batch_size=batch_size,
         lr=lr,
         seed=seed,
+        teacher=teacher,
         device=device,
         compile=compile,
         splits=splits,

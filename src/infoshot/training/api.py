@@ -67,12 +67,14 @@ def train(
     backbone: str,
     out: str | os.PathLike[str],
     *,
+    recipe: str = "paper",
     config: TrainConfig | str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     lr: float | None = None,
     seed: int | None = None,
+    teacher: str | os.PathLike[str] | None = None,
     device: str | None = None,
     compile: bool = False,
     splits: str | os.PathLike[str] | None = None,
@@ -80,7 +82,7 @@ def train(
     tensorboard: bool = False,
     progress: ProgressLike = None,
 ) -> TrainResult:
-    """Train a backbone on the train classes of a data set, with the published recipe.
+    """Train a backbone on the train classes of a data set.
 
     The same call resumes an interrupted run. Under ``torchrun`` the processes share every batch.
 
@@ -95,12 +97,18 @@ def train(
         ``torch.nn.Module`` mapping ``(batch, 3, height, width)`` to ``(batch, dim)``.
     out
         Folder of the run.
+    recipe
+        ``paper``: the published settings; ``small``: for sets of a few thousand images, such as
+        CUB; ``strong``: with rotation prediction and manifold mixup.
     config
-        Settings: a ``TrainConfig``, or the path of a TOML file with some of its fields.
+        Settings: a ``TrainConfig``, which replaces the recipe, or the path of a TOML file with some
+        of its fields, which replace those of the recipe.
     settings
         Fields of ``TrainConfig`` by name; they replace those of ``config`` and the arguments below.
     epochs, batch_size, lr, seed
         Replace the fields ``epochs``, ``batch_size``, ``learning_rate`` and ``seed`` of ``config``.
+    teacher
+        Checkpoint of a network trained on the same classes, from which this one is distilled.
     device
         ``cpu``, ``cuda``, ``cuda:1``, ...; ``None``: ``cuda`` if there is a GPU, else ``cpu``.
     compile
@@ -139,7 +147,7 @@ def train(
     if lr is not None:
         checks.positive("lr", lr)  # the field has another name
     options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": lr, "seed": seed}
-    resolved = resolve_config(backbone, config, options, settings)
+    resolved = resolve_config(backbone, config, options, settings, recipe)
     spec = make_backbone(backbone).input_spec
     if out.resolve() == root.resolve():
         raise InvalidArgumentError("out must be another folder than root, which holds the images.")
@@ -160,6 +168,7 @@ def train(
             images,
             resolved,
             out,
+            teacher=None if teacher is None else Path(teacher),
             ranks=ranks,
             compile=compile,
             tensorboard=tensorboard,

@@ -51,6 +51,14 @@ class TrainConfig:
         Largest relative change of brightness, contrast and colour; 0 turns it off.
     flip
         Whether to mirror half of the training images.
+    rotation_weight
+        Weight of rotation prediction, which also adds a turned copy of every batch; 0 turns it off.
+    mixup
+        Parameter of the Beta distribution of manifold mixup; 0 turns it off.
+    distillation_weight
+        Share of the teacher in the loss, if there is one.
+    distillation_temperature
+        Temperature that softens the predictions of teacher and student.
     val_tasks
         Number of 5-way 1-shot tasks of the validation classes that are solved after every epoch;
         the accuracy of the nearest prototype on them selects the best epoch.
@@ -73,6 +81,10 @@ class TrainConfig:
     crop_aspect: tuple[float, float] = CROP_ASPECT
     jitter: float = JITTER
     flip: bool = True
+    rotation_weight: float = 0.0
+    mixup: float = 0.0
+    distillation_weight: float = 0.5
+    distillation_temperature: float = 4.0
     val_tasks: int = 500
     seed: int = 0
 
@@ -89,7 +101,10 @@ class TrainConfig:
             checks.positive(name, getattr(self, name))
         for name in ("momentum", "label_smoothing"):
             checks.share_below_one(name, getattr(self, name))
-        checks.not_negative("weight_decay", self.weight_decay)
+        for name in ("weight_decay", "rotation_weight", "mixup"):
+            checks.not_negative(name, getattr(self, name))
+        checks.positive("distillation_temperature", self.distillation_temperature)
+        checks.between("distillation_weight", self.distillation_weight, 0, 1)
         for name in ("nesterov", "flip"):
             checks.one_of(name, getattr(self, name), (True, False))
         if self.nesterov and not self.momentum:

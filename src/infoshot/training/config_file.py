@@ -13,6 +13,7 @@ from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.regular_file import read_regular
 from infoshot.training.config import TrainConfig
+from infoshot.training.recipes import RECIPES
 
 _LISTS = ("drops", "crop_aspect")
 SETTINGS = tuple(field.name for field in fields(TrainConfig) if field.name != "backbone")
@@ -23,10 +24,11 @@ def resolve_config(
     config: TrainConfig | str | os.PathLike[str] | None = None,
     options: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    recipe: str = "paper",
 ) -> TrainConfig:
     """Combine the sources of a training configuration.
 
-    A later source replaces values of an earlier one: defaults, ``config``, ``options``,
+    A later source replaces values of an earlier one: ``recipe``, ``config``, ``options``,
     ``settings``.
 
     Parameters
@@ -39,6 +41,8 @@ def resolve_config(
         Fields by name; those that are ``None`` are ignored.
     settings
         Fields by name.
+    recipe
+        Name of a recipe.
 
     Raises
     ------
@@ -50,12 +54,13 @@ def resolve_config(
     >>> resolve_config("conv4", options={"epochs": 5}, settings={"drops": [0.8]}).drops
     (0.8,)
     """
-    if config is None:
-        values: dict[str, Any] = {}
-    elif isinstance(config, TrainConfig):
+    if recipe not in RECIPES:
+        raise InvalidArgumentError(unknown_name("recipe", recipe, RECIPES))
+    values: dict[str, Any] = dict(RECIPES[recipe])
+    if isinstance(config, TrainConfig):
         values = asdict(config)
-    else:
-        values = read_config(Path(config))
+    elif config is not None:
+        values |= read_config(Path(config))
     values |= {name: value for name, value in (options or {}).items() if value is not None}
     for name in settings or {}:
         if name not in SETTINGS:

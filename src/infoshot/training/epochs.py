@@ -8,24 +8,25 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, final
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from infoshot.backbones import Backbone, make_backbone
+from infoshot.backbones import make_backbone
 from infoshot.core.atomic import make_folder, sole_writer
-from infoshot.core.errors import DataError
+from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.rng import random_bits
 from infoshot.distributed import SINGLE_PROCESS, Ranks, synchronise_batch_norm
+from infoshot.training.base_classifier import BaseClassifier, load_teacher
 from infoshot.training.batches import Batches, move_if_it_fits
 from infoshot.training.config import TrainConfig
 from infoshot.training.config_file import write_config
 from infoshot.training.curve import CURVE_NAME, plot_curve
 from infoshot.training.events import EVENTS_NAME, EventLog
+from infoshot.training.losses import Network, TrainingLoss
+from infoshot.training.manifold_mixup import ManifoldMixup
 from infoshot.training.records import EpochRecord
 from infoshot.training.snapshot import Snapshot, read_snapshot
 from infoshot.training.training_images import TrainingImages
@@ -35,25 +36,12 @@ CONFIG_NAME = "config.toml"
 _DROPOUT = 4  # stream of random numbers
 
 
-@final
-class Classifier(nn.Module):
-    """A backbone with a linear layer over its features."""
-
-    def __init__(self, backbone: Backbone, n_classes: int) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.head = nn.Linear(backbone.feature_dim, n_classes)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the logits, shape ``(batch, class)``."""
-        return self.head(self.backbone(images))  # type: ignore[no-any-return]
-
-
 def run_epochs(
     images: TrainingImages,
     config: TrainConfig,
     out: Path,
     *,
+    teacher: Path | None = None,
     ranks: Ranks = SINGLE_PROCESS,
     compile: bool = False,
     tensorboard: bool = False,
@@ -67,6 +55,8 @@ def run_epochs(
         The images and the settings.
     out
         Folder of the run; ``best`` and ``last`` in it are checkpoints.
+    teacher
+        Checkpoint of a network trained on the same classes, from which to distil.
     ranks
         The processes. All of them must see ``out``; the main one writes.
     compile
@@ -90,12 +80,14 @@ def run_epochs(
     """
     config.validate()
     config.check_processes(ranks.size)
+    if teacher is not None and config.mixup:
+        raise InvalidArgumentError("mixup must be 0 with a teacher, which sees unmixed images.")
     make_folder(out)
     # Neither depend on the caller's random numbers nor change them.
     forked = torch.random.fork_rng(_cuda_devices(ranks))
     fast = torch.backends.cudnn.flags(enabled=True, benchmark=True)
     with forked, fast, sole_writer(out) if ranks.is_main else nullcontext():
-        run = _Run(images, config, out, ranks)
+        run = _Run(images, config, out, ranks, teacher)
         run.resume()
         run.connect(compile)
         n_done, n_images = len(run.records), run.batches.n_images
@@ -119,14 +111,27 @@ class _Run:
     """A training run in progress."""
 
     def __init__(
-        self, images: TrainingImages, config: TrainConfig, out: Path, ranks: Ranks
+        self,
+        images: TrainingImages,
+        config: TrainConfig,
+        out: Path,
+        ranks: Ranks,
+        teacher: Path | None,
     ) -> None:
         self.images, self.config, self.out, self.ranks = images, config, out, ranks
         self.records: list[EpochRecord] = []
         n_classes = len(images.class_names)
         self._smoothing = config.smoothing_over_all(n_classes)
         torch.manual_seed(config.seed)
-        self.model = Classifier(make_backbone(config.backbone), n_classes)
+        self.model = BaseClassifier(
+            make_backbone(config.backbone), n_classes, predicts_angle=config.rotation_weight > 0
+        )
+        self._about = {**config.to_json(), **images.about}
+        self.teacher: BaseClassifier | None = None
+        if teacher is not None:
+            self.teacher, digest = load_teacher(teacher, images.class_names)
+            self.teacher.to(device=torch.device(ranks.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self._about["teacher_sha256"] = digest
         if ranks.size > 1:
             synchronise_batch_norm(self.model, ranks.device)
         self.model.to(device=torch.device(ranks.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -145,7 +150,7 @@ class _Run:
 
     def connect(self, compile: bool) -> None:
         """Prepare the batches and the network, together with the other processes."""
-        about = {**self._about(), "epochs done": len(self.records)}
+        about = {**self._about, "epochs done": len(self.records)}
         self.ranks.check_same("images, settings or epochs", json.dumps(about, sort_keys=True))
         if compile:
             _import_compiler()
@@ -156,22 +161,25 @@ class _Run:
             ranks=self.ranks,
             compile=compile,
         )
-        self.network: Callable[[Tensor], Tensor] = self.model
+        self.network: Network = self.model
+        teacher: Network | None = self.teacher
+        mixup = self._mixup()
         if self.ranks.size > 1:
             self.network = DistributedDataParallel(self.model)
         if compile:
             self.network = torch.compile(self.network)
+            teacher = None if teacher is None else torch.compile(teacher)
+        self._loss = TrainingLoss(self.config, self._smoothing, mixup, teacher)
 
     def resume(self) -> None:
         """Load the state of an interrupted run from the folder, if there is one."""
-        snapshot = read_snapshot(self.out, self._about())
+        snapshot = read_snapshot(self.out, self._about)
         if snapshot is None:
             return
         model, tensors = self.model, snapshot.tensors
         model.backbone.load_state_dict(snapshot.weights)
-        model.head.load_state_dict(
-            {name: tensors[f"head.{name}"] for name in model.head.state_dict()}
-        )
+        heads = {name: tensors[name] for name in model.state_dict() if name in tensors}
+        model.load_state_dict(heads, strict=False)
         for name, parameter in model.named_parameters():
             if f"momentum.{name}" in tensors:
                 momentum = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
@@ -181,14 +189,15 @@ class _Run:
     def snapshot(self) -> Snapshot:
         """Copy all that the next epoch needs, so that training can continue meanwhile."""
         model = self.model
-        tensors = {f"head.{name}": value for name, value in model.head.state_dict().items()}
+        state = model.state_dict()
+        tensors = {name: value for name, value in state.items() if not name.startswith("backbone.")}
         for name, parameter in model.named_parameters():
             momentum = self.optimizer.state[parameter].get("momentum_buffer")
             if momentum is not None:
                 tensors[f"momentum.{name}"] = momentum
         return Snapshot(
             self.config.backbone,
-            self._about(),
+            self._about,
             self.images.class_names,
             _copy(model.backbone.state_dict()),
             _copy(tensors),
@@ -231,19 +240,16 @@ class _Run:
 
     def _step(self, x: Tensor, y: Tensor) -> Tensor:
         """Take one optimisation step; return the sums of the loss and of the correct answers."""
-        kind = x.device.type
-        with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-            logits = self.network(x)
-        logits = logits.float()
-        loss = cross_entropy(logits, y, label_smoothing=self._smoothing)
+        loss, correct = self._loss(self.network, x, y)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
-        correct = (logits.argmax(1) == y).sum()
         return torch.stack((loss.detach().double() * len(y), correct.double()))
 
-    def _about(self) -> dict[str, Any]:
-        return {**self.config.to_json(), **self.images.about}
+    def _mixup(self) -> ManifoldMixup | None:
+        if not self.config.mixup:
+            return None
+        return ManifoldMixup(self.model.backbone, self.config.mixup, self.ranks.device)
 
 
 @contextmanager
