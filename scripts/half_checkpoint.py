@@ -25,6 +25,7 @@ def main() -> None:
         class_names=checkpoint.class_names,
         config=checkpoint.config,
         dtype=torch.float16,
+        classifier=checkpoint.classifier,
     )
 
 

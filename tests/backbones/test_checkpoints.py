@@ -36,6 +36,59 @@ def test_loading_a_saved_checkpoint_gives_the_same_network(conv4, tmp_path):
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == names
 
 
+def _head(seed=0, n_classes=3):
+    torch.manual_seed(seed)
+    return torch.nn.Linear(make_backbone("conv4").feature_dim, n_classes).state_dict()
+
+
+def _same_layer(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
+
+
+def test_the_classifier_comes_back(conv4, tmp_path):
+    plain = save_checkpoint(tmp_path / "plain", "conv4", conv4.state_dict())
+    digest = save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict(), classifier=_head())
+    assert digest == plain  # features do not depend on it
+    assert load_checkpoint(tmp_path / "plain").classifier is None
+    assert _same_layer(load_checkpoint(tmp_path / "c").classifier, _head())
+    save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict(), classifier=_head(seed=1))
+    assert _same_layer(load_checkpoint(tmp_path / "c").classifier, _head(seed=1))
+    assert len(list((tmp_path / "c").glob("classifier-*"))) == 1
+    save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict())
+    assert load_checkpoint(tmp_path / "c").classifier is None
+    assert not list((tmp_path / "c").glob("classifier-*"))
+
+
+def test_the_classifier_in_float16(conv4, tmp_path):
+    weights = conv4.state_dict()
+    save_checkpoint(tmp_path, "conv4", weights, classifier=_head(), dtype=torch.float16)
+    classifier = load_checkpoint(tmp_path).classifier
+    assert _same_layer(classifier, {k: v.half().float() for k, v in _head().items()})
+
+
+@pytest.mark.parametrize("case", ["missing", "changed", "another layer"])
+def test_a_bad_classifier_gets_one_clear_sentence(case, conv4, tmp_path):
+    layer = {"weight": torch.ones(3, 5), "bias": torch.ones(3)}
+    save_checkpoint(
+        tmp_path,
+        "conv4",
+        conv4.state_dict(),
+        classifier=layer if case == "another layer" else _head(),
+    )
+    (path,) = tmp_path.glob("classifier-*")
+    if case == "missing":
+        path.unlink()
+    elif case == "changed":
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    message = {
+        "missing": "there is no such file",
+        "changed": "truncated or changed",
+        "another layer": r"not a linear layer over \d+ features",
+    }[case]
+    with pytest.raises(DataError, match=rf"classifier-\w+\.safetensors: {message}"):
+        load_checkpoint(tmp_path)
+
+
 def test_digest_depends_on_the_weights_only(conv4, tmp_path):
     before = save_checkpoint(tmp_path / "a", "conv4", conv4.state_dict())
     assert save_checkpoint(tmp_path / "b", "conv4", conv4.state_dict()) == before
@@ -53,7 +106,11 @@ def test_release_layout_is_imported(name, tmp_path):
     weights[f"module.{head}.bias"] = torch.rand(64)
     path = tmp_path / "best.pth.tar"
     torch.save({"epoch": 90, "state_dict": weights, "best_prec1": torch.tensor(0.6)}, path)
-    assert _same(import_weights(path, name).backbone, backbone)
+    encoder = import_weights(path, name)
+    assert _same(encoder.backbone, backbone)
+    for part, value in encoder.classifier.items():
+        assert torch.equal(value, weights[f"module.{head}.{part}"])
+    assert encoder.classifier.keys() == {"weight", "bias"}
 
 
 def _change(path, change):
@@ -113,9 +170,9 @@ def test_import_refuses_other_files(content, tmp_path):
         import_weights(path, "conv4")
 
 
-@pytest.mark.parametrize("dies_at", [0, 1])
+@pytest.mark.parametrize("dies_at", [0, 1, 2])
 def test_killed_writer_leaves_the_old_checkpoint(dies_at, conv4, tmp_path, monkeypatch):
-    save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict())
+    save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict(), classifier=_head())
     done = []
 
     def dying(path, content):
@@ -125,9 +182,11 @@ def test_killed_writer_leaves_the_old_checkpoint(dies_at, conv4, tmp_path, monke
         write_atomically(path, content)
 
     monkeypatch.setattr("infoshot.backbones.checkpoints.write_atomically", dying)
+    other = make_backbone("conv4").state_dict()
     with pytest.raises(SystemExit):
-        save_checkpoint(tmp_path / "c", "conv4", make_backbone("conv4").state_dict())
+        save_checkpoint(tmp_path / "c", "conv4", other, classifier=_head(seed=1))
     assert _same(load_checkpoint(tmp_path / "c").backbone, conv4)
+    assert _same_layer(load_checkpoint(tmp_path / "c").classifier, _head())
 
 
 def test_old_weights_are_removed(conv4, tmp_path):

@@ -65,6 +65,11 @@ def test_training_lowers_the_loss_and_writes_checkpoints_and_logs(undisturbed, i
     assert len(last.config["train_sha256"]) == 64
     head, *lines = (json.loads(line) for line in (out / "log.jsonl").read_text().splitlines())
     assert head["config"] == last.config
+    state = load_training(out / "last").tensors
+    assert last.classifier.keys() == {"weight", "bias"}
+    for name, value in last.classifier.items():
+        assert torch.equal(value, state[f"head.{name}"])
+    assert load_checkpoint(out / "best").classifier["weight"].shape == (4, 64)
     assert "torch" in head["environment"]
     assert lines == [dataclasses.asdict(record) for record in records]
     with (out / "log.csv").open(newline="") as file:
@@ -147,7 +152,8 @@ def test_run_stopped_before_any_write_resumes_to_the_same_tensors(
         count = _writes(patch, lambda number, path: None)
         run_epochs(images, CONFIG, tmp_path / "counted")
     n_writes = count[0]
-    assert n_writes >= 1 + 3 * 5 + 2 + 1  # settings; weights, state, description, logs; best; curve
+    # settings; weights, state, classifier, description, logs; best; curve
+    assert n_writes >= 1 + 3 * 6 + 3 + 1
     for stop in range(1, n_writes + 1):
         out = tmp_path / str(stop)
 
@@ -171,8 +177,8 @@ def test_run_stopped_before_any_write_resumes_to_the_same_tensors(
         assert sorted(path.name for path in out.iterdir()) == [
             ".lock", "best", "config.toml", "curve.png", "last", "log.csv", "log.jsonl",
         ]  # fmt: skip
-        assert len(list((out / "last").iterdir())) == 3
-        assert len(list((out / "best").iterdir())) == 2
+        assert len(list((out / "last").iterdir())) == 4
+        assert len(list((out / "best").iterdir())) == 3
 
 
 def _epochs_in(out):

@@ -73,6 +73,9 @@ class Encoder:
         The sha256 of the weights, and of everything else that determines the features of an image.
     class_names, config
         The classes it was trained on and the training configuration, if they are known.
+    classifier
+        Weight and bias of the linear classifier it was trained with, if they are known; its rows
+        are in the order of ``class_names``. Features do not depend on it.
     """
 
     backbone_name: str
@@ -80,6 +83,7 @@ class Encoder:
     digest: str
     class_names: tuple[str, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
+    classifier: Mapping[str, Tensor] | None = None
 
 
 def weights_content(weights: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> bytes:

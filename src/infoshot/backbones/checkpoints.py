@@ -2,6 +2,7 @@
 
 A checkpoint is a folder with ``checkpoint.json`` (the name of the network, the class names it was
 trained on, the configuration, the sha256 of the weights) and ``weights-SHA256.safetensors``. The
+linear classifier of the training may be beside them, in ``classifier-SHA256.safetensors``. The
 name may be ``package.module:Name`` of a user's class. New weights are written under a new name,
 then the description is replaced atomically, then the old weights are removed: whenever the writer
 is killed, the folder holds a complete checkpoint, old or new. During a training, what it needs to
@@ -34,6 +35,7 @@ DESCRIPTION_NAME = "checkpoint.json"
 _FORMAT = "infoshot.checkpoint/1"
 _LARGEST_DESCRIPTION = 2**28
 _CLASSIFIERS = ("fc.", "linear.", "classifier.")
+_KINDS = ("weights", "training", "classifier")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +55,12 @@ def save_checkpoint(
     config: Mapping[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
     training: TrainingState | None = None,
+    classifier: Mapping[str, Tensor] | None = None,
 ) -> str:
     """Write a checkpoint and return the digest of its weights.
 
-    ``weights`` are the backbone's ``state_dict``, stored in ``dtype``; float16 halves the file.
+    ``weights`` are the backbone's ``state_dict``, ``classifier`` that of the linear layer over its
+    features. Both are stored in ``dtype``; float16 halves the files.
     """
     make_folder(folder)
     earlier = _recorded_files(folder)
@@ -75,10 +79,14 @@ def save_checkpoint(
         training_digest = hashlib.sha256(content).hexdigest()
         description["training"] = {**training.facts, "sha256": training_digest}
         files[_path(folder, "training", training_digest)] = content
+    if classifier is not None:
+        content = weights_content(classifier, dtype)
+        description["classifier_sha256"] = hashlib.sha256(content).hexdigest()
+        files[_path(folder, "classifier", description["classifier_sha256"])] = content
     for path, content in files.items():
         write_atomically(path, content)
     write_atomically(folder / DESCRIPTION_NAME, json.dumps(description, indent=1) + "\n")
-    for kind in ("weights", "training"):
+    for kind in _KINDS:
         for old in folder.glob(f"{kind}-*.safetensors"):
             if old not in files and (old in earlier or _is_named_by_content(old, kind)):
                 old.unlink(missing_ok=True)
@@ -98,13 +106,21 @@ def load_checkpoint(folder: Path) -> Encoder:
     description = _description(folder)
     digest = description["weights_sha256"]
     path = _path(folder, "weights", digest)
-    if not path.is_file() and _description(folder) != description:
+    files = _named_files(folder, description)
+    if not all(file.is_file() for file in files) and _description(folder) != description:
         return load_checkpoint(folder)  # a training replaced it in between
     name = description["backbone"]
     backbone = _load_weights(name, _tensors(path, digest), path)
     if name not in BACKBONES:  # a user's class: its source code determines the features too
         digest = open_module(backbone, name).digest
-    return Encoder(name, backbone, digest, tuple(description["class_names"]), description["config"])
+    return Encoder(
+        name,
+        backbone,
+        digest,
+        tuple(description["class_names"]),
+        description["config"],
+        _read_classifier(folder, description["classifier_sha256"], backbone.feature_dim),
+    )
 
 
 def load_training(folder: Path) -> TrainingState:
@@ -128,13 +144,14 @@ def import_weights(path: Path, backbone_name: str) -> Encoder:
     """Read a PyTorch file of weights, such as the authors' release, into a network by name.
 
     The file may hold the weights, or a dict with ``state_dict``. Names may start with ``module.``.
-    A classifier in it is ignored.
+    A linear layer over the features in it is the classifier.
     """
     weights = {name.removeprefix("module."): value for name, value in read_weights(path).items()}
     backbone = _load_weights(backbone_name, weights, path, ignored=_CLASSIFIERS)
     if backbone_name not in BACKBONES:
         return open_module(backbone, backbone_name)
-    return Encoder(backbone_name, backbone, weights_digest(backbone))
+    classifier = _find_classifier(weights, backbone.feature_dim)
+    return Encoder(backbone_name, backbone, weights_digest(backbone), classifier=classifier)
 
 
 def _description(folder: Path) -> dict[str, Any]:
@@ -147,7 +164,7 @@ def _description(folder: Path) -> dict[str, Any]:
         raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
         text = read_regular(path, _LARGEST_DESCRIPTION)
-        description = {"training": {}, **json.loads(text)}
+        description = {"training": {}, "classifier_sha256": "", **json.loads(text)}
         if description["format"] != _FORMAT:
             raise KeyError("format")
         for name, is_valid in _FIELDS.items():
@@ -177,6 +194,7 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     ),
     "config": lambda value: isinstance(value, dict),
     "training": _is_training,
+    "classifier_sha256": lambda value: value == "" or _is_digest(value),
 }
 
 
@@ -184,16 +202,21 @@ def _path(folder: Path, kind: str, digest: str) -> Path:
     return folder / f"{kind}-{digest[:16]}.safetensors"
 
 
+def _named_files(folder: Path, description: Mapping[str, Any]) -> set[Path]:
+    """Return the files of tensors that a description names."""
+    digests = {
+        "weights": description["weights_sha256"],
+        "training": description["training"].get("sha256", ""),
+        "classifier": description["classifier_sha256"],
+    }
+    return {_path(folder, kind, digest) for kind, digest in digests.items() if digest}
+
+
 def _recorded_files(folder: Path) -> set[Path]:
     """Return the files of the checkpoint that a folder holds now."""
     try:
-        description = _description(folder)
-        training = description["training"].get("sha256", "")
-        return {
-            _path(folder, "weights", description["weights_sha256"]),
-            _path(folder, "training", training),
-        }
-    except (DataError, AttributeError, TypeError):
+        return _named_files(folder, _description(folder))
+    except DataError:
         return set()
 
 
@@ -222,6 +245,38 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
     except Exception as error:  # damaged bytes raise many kinds of errors
         reason = str(error).split("\n", 1)[0][:200]
         raise DataError(f"{path}: damaged ({reason}).") from error
+
+
+def _read_classifier(folder: Path, digest: str, feature_dim: int) -> dict[str, Tensor] | None:
+    """Read weight and bias of the linear classifier, if the checkpoint has one."""
+    if not digest:
+        return None
+    path = _path(folder, "classifier", digest)
+    tensors = _tensors(path, digest)
+    if not _is_linear_layer(tensors, feature_dim):
+        raise DataError(f"{path}: not a linear layer over {feature_dim} features.")
+    return {name: value.float() for name, value in tensors.items()}
+
+
+def _find_classifier(weights: Mapping[str, Tensor], feature_dim: int) -> dict[str, Tensor] | None:
+    """Return the linear layer over the features among the weights of a whole network."""
+    for prefix in _CLASSIFIERS:
+        layer = {
+            name.removeprefix(prefix): value.float()
+            for name, value in weights.items()
+            if name.startswith(prefix) and value.is_floating_point()
+        }
+        if _is_linear_layer(layer, feature_dim):
+            return layer
+    return None
+
+
+def _is_linear_layer(tensors: Mapping[str, Tensor], feature_dim: int) -> bool:
+    if tensors.keys() != {"weight", "bias"}:
+        return False
+    weight, bias = tensors["weight"], tensors["bias"]
+    real = weight.is_floating_point() and bias.is_floating_point()
+    return real and bias.ndim == 1 and weight.shape == (len(bias), feature_dim)
 
 
 def _load_weights(

@@ -33,6 +33,7 @@ from infoshot.training.records import (
 )
 
 BEST, LAST = "best", "last"
+_HEAD = "head."  # prefix of the classifier among the tensors of a snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,14 @@ class Snapshot:
         if not is_complete(out / CSV_NAME, n_epochs):
             write_csv(out / CSV_NAME, self.records)
 
+    def classifier(self) -> dict[str, Tensor]:
+        """Return weight and bias of the linear layer over the features."""
+        return {
+            name.removeprefix(_HEAD): value
+            for name, value in self.tensors.items()
+            if name.startswith(_HEAD)
+        }
+
     def _write_best(self, out: Path) -> None:
         if best_epoch(self.records) == len(self.records):
             self._write_checkpoint(out / BEST, None)
@@ -79,6 +88,7 @@ class Snapshot:
             class_names=self.class_names,
             config=self.about,
             training=training,
+            classifier=self.classifier(),
         )
 
 
