@@ -62,6 +62,19 @@ def test_wide_resnet_convolutions_have_bias_and_no_dropout():
     assert not [m for m in backbone.modules() if isinstance(m, nn.Dropout)]
 
 
+def test_wide_resnet_final_batch_norm_follows_the_last_batch():
+    backbone = make_backbone("wrn28-10").train()
+    inputs = []
+    backbone.bn1.register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach()))
+    with torch.no_grad():
+        backbone(torch.rand(2, 3, 32, 32))
+    mean, var = inputs[0].mean((0, 2, 3)), inputs[0].var((0, 2, 3))
+    torch.testing.assert_close(backbone.bn1.running_mean, 0.9 * mean)  # it starts at 0 and 1
+    torch.testing.assert_close(backbone.bn1.running_var, 0.9 * var + 0.1)
+    others = [m for m in backbone.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert [m.momentum for m in others if m is not backbone.bn1] == [0.1] * 24
+
+
 def test_initialisation_is_kaiming_fan_out():
     torch.manual_seed(0)
     weight = make_backbone("resnet18").layer4[1].conv2.weight

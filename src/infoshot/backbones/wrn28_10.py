@@ -1,8 +1,9 @@
 """WRN28-10: a wide residual network, pre-activation, 640 features.
 
 S. Zagoruyko, N. Komodakis. Wide Residual Networks. BMVC 2016. As in the TIM paper: convolutions
-with bias, no dropout, the stride in the second convolution of a block. Names of the layers are
-those of the checkpoints in circulation.
+with bias, no dropout, the stride in the second convolution of a block, and a final batch norm whose
+running statistics follow the last batches (momentum 0.9). Names of the layers are those of the
+checkpoints in circulation.
 """
 
 from typing import final
@@ -45,7 +46,7 @@ class Wrn28x10(Backbone):
         self.layer1 = _stage(16, 160, 1)
         self.layer2 = _stage(160, 320, 2)
         self.layer3 = _stage(320, 640, 2)
-        self.bn1 = nn.BatchNorm2d(640)
+        self.bn1 = nn.BatchNorm2d(640, momentum=0.9)  # as in the authors' code
         init_convolutions(self)
 
     def stages(self) -> tuple[nn.Module, ...]:
