@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from infoshot import DataError, InvalidArgumentError
-from infoshot.backbones.checkpoints import load_checkpoint
+from infoshot.backbones.checkpoints import load_checkpoint, load_training
 from infoshot.core.errors import MissingDependencyError
-from infoshot.training import TrainConfig, train
+from infoshot.training import TrainConfig, epochs, train
+from infoshot.training.config_file import resolve_config
 from infoshot.training.epochs import _import_compiler
 from tests.image_folders import make_folders
 
@@ -81,6 +82,77 @@ def test_settings_change_the_training(root, tmp_path):
         )  # fmt: skip
         digests.add(load_checkpoint(result.last).digest)
     assert len(digests) == len(changes)
+
+
+def test_recipe_is_overridden_by_file_options_and_settings(root, tmp_path):
+    (tmp_path / "own.toml").write_text("weight_decay = 0.01\nbatch_size = 7\n")
+    config = resolve_config(
+        "conv4", tmp_path / "own.toml", {"batch_size": 8}, {"mixup": 1.0}, recipe="strong"
+    )
+    assert (config.weight_decay, config.batch_size, config.mixup) == (0.01, 8, 1.0)
+    assert (config.rotation_weight, config.schedule) == (1.0, "cosine")
+    assert resolve_config("conv4", recipe="paper") == TrainConfig(backbone="conv4")
+    with pytest.raises(InvalidArgumentError, match=r"Unknown recipe 'stron'. .* 'strong'\?"):
+        train("folder", root, "conv4", tmp_path / "run", recipe="stron", device="cpu")
+
+
+STRONG = {**RECIPE, "rotation_weight": 1.0, "mixup": 2.0}
+
+
+@pytest.fixture(scope="module")
+def strong(root, tmp_path_factory):
+    out = tmp_path_factory.mktemp("strong")
+    return train("folder", root, "conv4", out, epochs=3, settings=STRONG, device="cpu")
+
+
+def test_interrupted_run_with_rotation_and_mixup_resumes_to_the_same_weights(
+    strong, root, tmp_path, monkeypatch
+):
+    class StoppedError(Exception):
+        pass
+
+    original = epochs.EpochRecord.summary
+
+    def stop(record, n_epochs):
+        if record.epoch == 2:
+            raise StoppedError
+        return original(record, n_epochs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs.EpochRecord, "summary", stop)
+        with pytest.raises(StoppedError):
+            train("folder", root, "conv4", tmp_path, epochs=3, settings=STRONG, device="cpu")
+    again = train("folder", root, "conv4", tmp_path, epochs=3, settings=STRONG, device="cpu")
+    assert load_checkpoint(again.last).digest == load_checkpoint(strong.last).digest
+    ours, theirs = load_training(again.last).tensors, load_training(strong.last).tensors
+    assert ours.keys() == theirs.keys() >= {"angle_head.weight", "momentum.angle_head.weight"}
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_student_learns_from_its_teacher(strong, root, tmp_path):
+    settings = {**RECIPE, "distillation_weight": 1.0, "learning_rate": 0.05}
+    arguments = ("folder", root, "conv4", tmp_path / "student")
+    student = train(*arguments, epochs=12, settings=settings, teacher=strong.last, device="cpu")
+    losses = [record.loss for record in student.records]
+    assert losses[-1] < 0.5 * losses[0]  # the divergence from the teacher
+    with pytest.raises(DataError, match=r"different training run \(its teacher differs\)"):
+        train(*arguments, epochs=12, settings=settings, teacher=strong.best, device="cpu")
+
+
+def test_teacher_that_cannot_teach_is_named(strong, root, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(strong.last, old)
+    description = json.loads((old / "checkpoint.json").read_text())
+    del description["classifier_sha256"]
+    (old / "checkpoint.json").write_text(json.dumps(description))
+    with pytest.raises(DataError, match="has no classifier, so it cannot teach"):
+        train("folder", root, "conv4", tmp_path / "run", teacher=old, device="cpu")
+    description = json.loads((strong.last / "checkpoint.json").read_text())
+    description["class_names"][0] = "other"
+    shutil.copytree(strong.last, tmp_path / "other")
+    (tmp_path / "other" / "checkpoint.json").write_text(json.dumps(description))
+    with pytest.raises(DataError, match="was trained on other classes"):
+        train("folder", root, "conv4", tmp_path / "run", teacher=tmp_path / "other", device="cpu")
 
 
 def test_run_from_before_new_settings_resumes(finished, root, tmp_path):
