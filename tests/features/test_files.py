@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from infoshot import DataError, FeatureTable
 from infoshot.core.atomic import check_writable, write_atomically
 from infoshot.features import default_features_path, digest, read_features, write_features
+from infoshot.features.four_bits import pack
 from infoshot.images.splits import published_split
 
 FEATURES = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
@@ -64,6 +65,40 @@ def test_eight_bit_features_are_scaled_back(tmp_path):
     scale = torch.arange(1, 7) / 255
     save_file({"features": small, "features_scale": scale, "labels": LABELS}, path)
     torch.testing.assert_close(read_features(path).features, small * scale.unsqueeze(-1))
+
+
+def test_four_bit_features_are_the_nearest_of_sixteen_squares(tmp_path):
+    path = tmp_path / "a.safetensors"
+    z = torch.rand(6, 10, generator=torch.Generator().manual_seed(0)) * torch.arange(6).view(6, 1)
+    packed, scale = pack(z)
+    assert packed.shape == (6, 5)
+    save_file({"features_4bit": packed, "features_scale": scale, "labels": LABELS}, path)
+    found = read_features(path).features
+    levels = (torch.arange(16) / 15).square() * z.amax(1).view(6, 1, 1)
+    nearest = (levels.sqrt() - z.sqrt().unsqueeze(2)).abs().argmin(2, keepdim=True)
+    expected = levels.expand(6, 10, 16).gather(2, nearest).squeeze(2)
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(found[0], torch.zeros(10))  # a row of zeros
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": FEATURES}, "holds features twice"),
+        ({"features_scale": torch.ones(5)}, "need features_scale, a float for each row"),
+        ({"features_4bit": torch.zeros(6, dtype=torch.uint8)}, r"must be uint8 \[N, D / 2\]"),
+        ({"features_4bit": torch.zeros(6, 2)}, r"must be uint8 \[N, D / 2\]; got float32"),
+        ({"features_4bit": torch.zeros(6, 0, dtype=torch.uint8)}, "N and D at least 1"),
+        ({"features_scale": torch.full((6,), torch.nan)}, "features must be finite"),
+    ],
+)
+def test_wrong_four_bit_features_are_named(tmp_path, change, message):
+    path = tmp_path / "a.safetensors"
+    packed = torch.full((6, 2), 17, dtype=torch.uint8)
+    arrays = {"features_4bit": packed, "features_scale": torch.ones(6), "labels": LABELS}
+    save_file({**arrays, **change}, path)
+    with pytest.raises(DataError, match=message):
+        read_features(path)
 
 
 def test_embedded_features_agree_with_their_provenance(embedded):

@@ -3,8 +3,9 @@
 A file holds ``features`` [N, D] (float), ``labels`` [N] (whole numbers, -1 unlabelled), optionally
 ``base_mean`` [D] and ``class_names``. In safetensors the names are JSON in the metadata, beside the
 provenance. ``.npz`` may also use the keys ``f``, ``y`` and ``base``. To save space ``features`` may
-be 8-bit whole numbers with one ``features_scale`` per row. Types and shapes are checked before an
-array is read. Pickles are never read.
+be 8-bit whole numbers with one ``features_scale`` per row, or ``features_4bit`` may take their
+place, see ``four_bits.py``. Types and shapes are checked before an array is read. Pickles are never
+read.
 """
 
 import hashlib
@@ -32,10 +33,11 @@ from infoshot.core.safetensors_header import StoredTensor, read_header
 from infoshot.core.tensor_file import fill_tensor
 from infoshot.core.text import check_class_name
 from infoshot.core.types import FeatureTable
+from infoshot.features.four_bits import unpack
 from infoshot.features.npz_file import NpzFile, StoredArray
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
-_TENSORS = ("features", "labels", "base_mean", "features_scale")
+_TENSORS = ("features", "labels", "base_mean", "features_scale", "features_4bit")
 _ACCEPTED = (
     "a feature file is safetensors or .npz with features [N, D] (float16, float32 or float64), "
     "labels [N] (int64, -1 for unlabelled) and optionally base_mean [D]"
@@ -203,8 +205,8 @@ def _read_names(archive: NpzFile, array: StoredArray) -> list[str]:
 
 def _read_table(path: Path, content: _Content) -> FeatureTable:
     """Check what the file declares, read it, check it, and build the table."""
-    arrays = content.arrays
-    _check_keys(path, content)
+    arrays = _with_unpacked(path, content.arrays)
+    _check_keys(path, content, arrays)
     _check_kinds(path, arrays)
     _check_shapes(path, arrays)
     features, labels = _read_scaled(arrays), arrays["labels"].read()
@@ -224,9 +226,29 @@ def _read_table(path: Path, content: _Content) -> FeatureTable:
     return FeatureTable(features, labels, base_mean, names, content.metadata)
 
 
-def _check_keys(path: Path, content: _Content) -> None:
+def _with_unpacked(path: Path, arrays: Mapping[str, _Array]) -> Mapping[str, _Array]:
+    """Replace features in four bits by an array that unpacks them when it is read."""
+    if "features_4bit" not in arrays:
+        return arrays
+    if "features" in arrays:
+        raise DataError(f"{path}: holds features twice, as features and as features_4bit.")
+    packed, scale = arrays["features_4bit"], arrays.get("features_scale")
+    if packed.dtype != "uint8" or len(packed.shape) != 2:
+        raise _wrong(path, "features_4bit", packed, "uint8 [N, D / 2]")
+    if scale is None or not scale.is_float or scale.shape != packed.shape[:1]:
+        raise DataError(f"{path}: features_4bit need features_scale, a float for each row.")
+
+    def read() -> Tensor:
+        return unpack(packed.read(), scale.read())
+
+    n_rows, width = packed.shape
+    others = {name: array for name, array in arrays.items() if name != "features_4bit"}
+    return {**others, "features": _Array("float32", (n_rows, 2 * width), read)}
+
+
+def _check_keys(path: Path, content: _Content, arrays: Mapping[str, _Array]) -> None:
     for name in ("features", "labels"):
-        if name not in content.arrays:
+        if name not in arrays:
             keys = sorted([*content.arrays, *content.others])[:10]
             found = f"{', '.join(repr(key)[1:-1] for key in keys) or 'nothing':.200}"
             raise DataError(f"{path}: the key '{name}' is missing (found {found}); {_ACCEPTED}.")

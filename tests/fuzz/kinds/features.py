@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from infoshot import FeatureTable, read_features
 from infoshot.features import write_features
+from infoshot.features.four_bits import pack
 from tests.fuzz.containers import damage_npz, damage_safetensors, to_npy, to_zip
 from tests.fuzz.kinds.made import CLASSES, make_rows, make_support, write
 from tests.fuzz.mutations import TEXTS
@@ -75,6 +76,11 @@ class Safetensors(FeatureFile):
         small = (z.numpy() / scale[:, None]).round().astype(np.int8)
         arrays = {"features": small, "features_scale": scale, "labels": y.numpy()}
         write(intact / "table9.safetensors", save(arrays, {"class_names": json.dumps(CLASSES)}))
+        packed, scales = pack(z.abs())
+        arrays = {
+            "features_4bit": packed.numpy(), "features_scale": scales.numpy(), "labels": y.numpy()
+        }  # fmt: skip
+        write(intact / "table8.safetensors", save(arrays, {"class_names": json.dumps(CLASSES)}))
         make_queries(intact)
 
     def damage(self, random: Random, content: bytes) -> tuple[bytes, str]:
