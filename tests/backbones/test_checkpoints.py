@@ -1,11 +1,12 @@
+import json
 import os
 import pickle
 
 import pytest
 import torch
 
-from infoshot import DataError
-from infoshot.backbones import make_backbone
+from infoshot import DataError, InvalidArgumentError
+from infoshot.backbones import make_backbone, open_checkpoint, open_encoder
 from infoshot.backbones.checkpoints import import_weights, load_checkpoint, save_checkpoint
 from infoshot.core.atomic import write_atomically
 
@@ -87,6 +88,48 @@ def test_a_bad_classifier_gets_one_clear_sentence(case, conv4, tmp_path):
     }[case]
     with pytest.raises(DataError, match=rf"classifier-\w+\.safetensors: {message}"):
         load_checkpoint(tmp_path)
+
+
+def test_training_run_stands_for_its_best_checkpoint(conv4, tmp_path):
+    other = make_backbone("conv4").eval()
+    save_checkpoint(tmp_path / "best", "conv4", conv4.state_dict(), epoch=5, chosen_as="best")
+    save_checkpoint(tmp_path / "last", "conv4", other.state_dict(), epoch=9, chosen_as="last")
+    for encoder in (load_checkpoint(tmp_path), open_encoder(tmp_path), open_checkpoint(tmp_path)):
+        assert _same(encoder.backbone, conv4)
+        assert (encoder.epoch, encoder.chosen_as) == (5, "best")
+    assert load_checkpoint(tmp_path / "last").epoch == 9
+
+
+def test_run_without_a_best_checkpoint_is_not_guessed(conv4, tmp_path):
+    save_checkpoint(tmp_path / "last", "conv4", conv4.state_dict(), epoch=9, chosen_as="last")
+    with pytest.raises(DataError, match=r"not a checkpoint\. Did you mean .*last\?$"):
+        load_checkpoint(tmp_path)
+
+
+def test_checkpoints_of_older_versions_are_read(conv4, tmp_path):
+    save_checkpoint(tmp_path, "conv4", conv4.state_dict(), epoch=5, chosen_as="best")
+    path = tmp_path / "checkpoint.json"
+    description = json.loads(path.read_text())
+    del description["epoch"], description["chosen_as"]
+    path.write_text(json.dumps(description))
+    encoder = load_checkpoint(tmp_path)
+    assert (encoder.epoch, encoder.chosen_as, encoder.trained_on) == (None, "", "")
+
+
+@pytest.mark.parametrize("entry", [{"epoch": "5"}, {"epoch": -1}, {"chosen_as": "first"}])
+def test_record_of_the_epoch_is_checked(entry, conv4, tmp_path):
+    save_checkpoint(tmp_path, "conv4", conv4.state_dict())
+    path = tmp_path / "checkpoint.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entry}))
+    with pytest.raises(DataError, match="not the description of a checkpoint"):
+        load_checkpoint(tmp_path)
+
+
+def test_network_of_a_checkpoint_may_be_named_but_not_changed(conv4, tmp_path):
+    save_checkpoint(tmp_path / "c", "conv4", conv4.state_dict())
+    assert _same(open_checkpoint(tmp_path / "c", "conv4").backbone, conv4)
+    with pytest.raises(InvalidArgumentError, match=r"^backbone must be conv4, which .*c records"):
+        open_checkpoint(tmp_path / "c", "resnet18")
 
 
 def test_digest_depends_on_the_weights_only(conv4, tmp_path):

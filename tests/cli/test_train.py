@@ -44,12 +44,16 @@ def test_from_images_to_features(root, tmp_path):
     assert table.provenance["weights_sha256"] == digest
 
 
-def test_run_folder_as_checkpoint_suggests_the_checkpoints_in_it(root, tmp_path):
-    train(root, tmp_path / "run")
+def test_run_folder_as_checkpoint_is_its_best_epoch(root, tmp_path):
+    train(root, tmp_path / "run", "--epochs", "2")
     result = run("extract", "--dataset", "folder", "--root", root, "--checkpoint",
                  tmp_path / "run", "--out", tmp_path / "f")  # fmt: skip
-    assert result.exit_code == 2
-    assert f"Did you mean {tmp_path / 'run' / 'best'} or " in result.stderr
+    assert result.exit_code == 0, result.output
+    provenance = read_features(tmp_path / "f").provenance
+    best = load_checkpoint(tmp_path / "run" / "best")
+    assert provenance["weights_sha256"] == best.digest
+    assert (provenance["checkpoint"], provenance["epoch"]) == ("best", str(best.epoch))
+    assert provenance["trained_on"] == "folder"
 
 
 def test_same_command_finds_the_finished_run(root, tmp_path):

@@ -248,7 +248,6 @@ WRONG = [
     ({}, "an encoder is needed: pass checkpoint=FOLDER, or backbone=NAME of an encoder"),
     ({"backbone": "resnet18"}, "'resnet18' has no pretrained weights"),
     ({"checkpoint": "nowhere"}, "nowhere: this checkpoint folder does not exist"),
-    ({"backbone": "conv4", "checkpoint": "."}, "pass checkpoint=FOLDER or backbone=NAME, not both"),
     ({"checkpoint": __file__}, "does not record its network; pass backbone=NAME as well"),
     ({"backbone": "efficientnet-lite0", "split": "val"}, "the split 'val'"),
     ({"backbone": "efficientnet-lite0", "dtype": "int8"}, "Unknown dtype 'int8'."),

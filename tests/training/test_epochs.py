@@ -19,6 +19,7 @@ from infoshot.images import open_dataset
 from infoshot.training import EpochRecord, TrainConfig, load_training_images, run_epochs
 from infoshot.training.base_classifier import BaseClassifier
 from infoshot.training.batches import Batches
+from infoshot.training.records import best_epoch
 from infoshot.training.training_images import base_splits
 from tests.image_folders import make_folders
 
@@ -60,6 +61,9 @@ def test_training_lowers_the_loss_and_writes_checkpoints_and_logs(undisturbed, i
     assert records[-1].loss < records[0].loss
     last = load_checkpoint(out / "last")
     assert last.class_names == images.class_names == ("a", "b", "c", "d")
+    assert (last.epoch, last.chosen_as, last.trained_on) == (3, "last", "folder")
+    best = load_checkpoint(out)  # the run stands for its best checkpoint
+    assert (best.epoch, best.chosen_as) == (best_epoch(records), "best")
     assert last.config["learning_rate"] == 0.02
     assert last.config["dataset"] == "folder"
     assert len(last.config["train_sha256"]) == 64

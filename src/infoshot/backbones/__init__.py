@@ -1,7 +1,7 @@
 """Networks that map images to features."""
 
 from infoshot.backbones.backbone import Backbone, Encoder, InputSpec
-from infoshot.backbones.encoders import EncoderLike, open_encoder
+from infoshot.backbones.encoders import EncoderLike, open_checkpoint, open_encoder
 from infoshot.backbones.registry import BACKBONES, PRETRAINED, make_backbone
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "EncoderLike",
     "InputSpec",
     "make_backbone",
+    "open_checkpoint",
     "open_encoder",
 ]

@@ -76,6 +76,9 @@ class Encoder:
     classifier
         Weight and bias of the linear classifier it was trained with, if they are known; its rows
         are in the order of ``class_names``. Features do not depend on it.
+    epoch, chosen_as
+        The number of epochs it was trained for, and whether it is the ``best`` on validation
+        classes or the ``last`` of its training; ``None`` and empty if unknown.
     """
 
     backbone_name: str
@@ -84,6 +87,19 @@ class Encoder:
     class_names: tuple[str, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     classifier: Mapping[str, Tensor] | None = None
+    epoch: int | None = None
+    chosen_as: str = ""
+
+    @property
+    def trained_on(self) -> str:
+        """The data set it was trained on; empty if unknown."""
+        return str(self.config.get("dataset", ""))
+
+    def training_record(self) -> dict[str, str]:
+        """Return what is known about the training, as text for the provenance of features."""
+        epoch = "" if self.epoch is None else str(self.epoch)
+        known = {"trained_on": self.trained_on, "epoch": epoch, "checkpoint": self.chosen_as}
+        return {name: text for name, text in known.items() if text}
 
 
 def weights_content(weights: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> bytes:

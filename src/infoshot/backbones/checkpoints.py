@@ -9,6 +9,9 @@ is killed, the folder holds a complete checkpoint, old or new. During a training
 resume is stored beside the weights and is replaced together with them. Files of weights in the
 layout of the TIM authors' release (``state_dict`` with ``module.`` prefixes) are read too, without
 executing code from them.
+
+The folder of a training run holds two checkpoints, ``best`` and ``last``. Where a checkpoint is
+wanted, it stands for ``best``, which is what the authors of TIM evaluate.
 """
 
 import hashlib
@@ -24,6 +27,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from infoshot.backbones.backbone import Backbone, Encoder, weights_content, weights_digest
+from infoshot.backbones.eight_bits import quantise_weights, restore_weights
 from infoshot.backbones.external.plain_module import PlainModule, open_module
 from infoshot.backbones.registry import BACKBONES, make_backbone
 from infoshot.backbones.weight_files import read_weights
@@ -32,6 +36,7 @@ from infoshot.core.errors import DataError
 from infoshot.core.regular_file import read_regular
 
 DESCRIPTION_NAME = "checkpoint.json"
+BEST, LAST = "best", "last"
 _FORMAT = "infoshot.checkpoint/1"
 _LARGEST_DESCRIPTION = 2**28
 _CLASSIFIERS = ("fc.", "linear.", "classifier.")
@@ -53,17 +58,23 @@ def save_checkpoint(
     *,
     class_names: tuple[str, ...] = (),
     config: Mapping[str, Any] | None = None,
+    epoch: int | None = None,
+    chosen_as: str = "",
     dtype: torch.dtype = torch.float32,
     training: TrainingState | None = None,
     classifier: Mapping[str, Tensor] | None = None,
 ) -> str:
     """Write a checkpoint and return the digest of its weights.
 
-    ``weights`` are the backbone's ``state_dict``, ``classifier`` that of the linear layer over its
-    features. Both are stored in ``dtype``; float16 halves the files.
+    ``weights`` are the backbone's ``state_dict`` after ``epoch`` epochs, ``chosen_as`` the ``best``
+    or the ``last`` of a training, ``classifier`` is the ``state_dict`` of the linear layer over its
+    features. They are stored in ``dtype``: float16 halves the files, int8 (for large convolutions)
+    makes them a quarter.
     """
     make_folder(folder)
     earlier = _recorded_files(folder)
+    if dtype == torch.int8:
+        weights, dtype = quantise_weights(weights), torch.float32
     content = weights_content(weights, dtype)
     digest = hashlib.sha256(content).hexdigest()
     description: dict[str, Any] = {
@@ -72,6 +83,8 @@ def save_checkpoint(
         "weights_sha256": digest,
         "class_names": list(class_names),
         "config": dict(config or {}),
+        "epoch": epoch,
+        "chosen_as": chosen_as,
     }
     files = {_path(folder, "weights", digest): content}
     if training is not None:
@@ -96,6 +109,8 @@ def save_checkpoint(
 def load_checkpoint(folder: Path) -> Encoder:
     """Read a checkpoint from its folder, or from the description in it.
 
+    The folder of a training run stands for the ``best`` checkpoint in it.
+
     Raises
     ------
     DataError
@@ -103,6 +118,8 @@ def load_checkpoint(folder: Path) -> Encoder:
     """
     if folder.name == DESCRIPTION_NAME:
         folder = folder.parent
+    elif not (folder / DESCRIPTION_NAME).exists() and (folder / BEST / DESCRIPTION_NAME).is_file():
+        folder = folder / BEST
     description = _description(folder)
     digest = description["weights_sha256"]
     path = _path(folder, "weights", digest)
@@ -110,7 +127,11 @@ def load_checkpoint(folder: Path) -> Encoder:
     if not all(file.is_file() for file in files) and _description(folder) != description:
         return load_checkpoint(folder)  # a training replaced it in between
     name = description["backbone"]
-    backbone = _load_weights(name, _tensors(path, digest), path)
+    try:
+        weights = restore_weights(_tensors(path, digest))
+    except ValueError as error:
+        raise DataError(f"{path}: damaged ({error}).") from error
+    backbone = _load_weights(name, weights, path)
     if name not in BACKBONES:  # a user's class: its source code determines the features too
         digest = open_module(backbone, name).digest
     return Encoder(
@@ -120,6 +141,8 @@ def load_checkpoint(folder: Path) -> Encoder:
         tuple(description["class_names"]),
         description["config"],
         _read_classifier(folder, description["classifier_sha256"], backbone.feature_dim),
+        description["epoch"],
+        description["chosen_as"],
     )
 
 
@@ -164,7 +187,7 @@ def _description(folder: Path) -> dict[str, Any]:
         raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
     try:
         text = read_regular(path, _LARGEST_DESCRIPTION)
-        description = {"training": {}, "classifier_sha256": "", **json.loads(text)}
+        description = {**_OPTIONAL, **json.loads(text)}
         if description["format"] != _FORMAT:
             raise KeyError("format")
         for name, is_valid in _FIELDS.items():
@@ -186,6 +209,17 @@ def _is_training(value: object) -> bool:
     return isinstance(value, dict) and (not value or _is_digest(value.get("sha256")))
 
 
+def _is_epoch(value: object) -> bool:
+    return value is None or (type(value) is int and value >= 0)
+
+
+# Older versions did not write all fields.
+_OPTIONAL: Mapping[str, Any] = {
+    "training": {},
+    "classifier_sha256": "",
+    "epoch": None,
+    "chosen_as": "",
+}
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "backbone": lambda value: isinstance(value, str),
     "weights_sha256": _is_digest,
@@ -195,6 +229,8 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "config": lambda value: isinstance(value, dict),
     "training": _is_training,
     "classifier_sha256": lambda value: value == "" or _is_digest(value),
+    "epoch": _is_epoch,
+    "chosen_as": lambda value: value in ("", BEST, LAST),
 }
 
 

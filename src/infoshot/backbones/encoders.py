@@ -103,3 +103,38 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
         "the folder of a checkpoint",
     )
     raise InvalidArgumentError(unknown_name("encoder", name, known))
+
+
+def open_checkpoint(
+    checkpoint: str | PathLike[str], backbone: EncoderLike | None = None
+) -> Encoder:
+    """Open a trained network: a checkpoint, a training run, or a PyTorch file of weights.
+
+    Parameters
+    ----------
+    checkpoint
+        The folder of a checkpoint, the folder of a training run (its ``best`` checkpoint), or a
+        PyTorch file of weights.
+    backbone
+        The network that the weights belong to, which a PyTorch file does not record.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If ``backbone`` is missing, or not the network of the checkpoint.
+    DataError
+        If the checkpoint is missing or damaged.
+    """
+    path = Path(checkpoint)
+    if path.is_file() and path.name != DESCRIPTION_NAME:
+        if backbone is None:
+            raise InvalidArgumentError(
+                f"{checkpoint} does not record its network; pass backbone=NAME as well."
+            )
+        return open_encoder(backbone, weights=path)
+    encoder = load_checkpoint(path)
+    if backbone is not None and backbone != encoder.backbone_name:
+        raise InvalidArgumentError(
+            f"backbone must be {encoder.backbone_name}, which {checkpoint} records, or None."
+        )
+    return encoder

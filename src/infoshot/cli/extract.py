@@ -19,7 +19,11 @@ def extract(
     out: Annotated[Path, typer.Option(help="Feature file to write.")],
     split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder of a checkpoint, or a PyTorch file of weights.")
+        Path | None,
+        typer.Option(
+            help="Folder of a checkpoint or of a training run (its best epoch), or a PyTorch file "
+            "of weights."
+        ),
     ] = None,
     backbone: Annotated[
         str | None,
@@ -36,8 +40,22 @@ def extract(
         int | None, typer.Option(help="Pixels of the central square; default: the encoder's.")
     ] = None,
     base_mean: Annotated[
-        bool, typer.Option(help="Also store the mean feature of the train split, for simpleshot.")
+        bool,
+        typer.Option(
+            help="Also store the mean feature of the classes the network was trained on, for "
+            "simpleshot. Where the network does not record them: the train split."
+        ),
     ] = False,
+    base_root: Annotated[
+        Path | None,
+        typer.Option(help="Images of these classes, if they are not under --root."),
+    ] = None,
+    base_dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set the network was trained on; default: what the checkpoint records."
+        ),
+    ] = None,
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
     device: given.Device = None,
     batch_size: Annotated[
@@ -58,7 +76,7 @@ def extract(
     Several processes: torchrun --nproc-per-node 4 -m infoshot extract ... (the same features).
     """
     keep_freed_memory()
-    check_results([root], [out])
+    check_results([root, *filter(None, [base_root])], [out])
     table = api.extract(
         dataset,
         root,
@@ -70,6 +88,8 @@ def extract(
         resize=resize,
         crop=crop,
         base_mean=base_mean,
+        base_root=base_root,
+        base_dataset=base_dataset,
         dtype=dtype,
         device=device,
         batch_size=batch_size,

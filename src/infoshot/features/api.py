@@ -5,14 +5,18 @@ from pathlib import Path
 
 import torch
 
-from infoshot.backbones import Encoder, EncoderLike, open_encoder
-from infoshot.backbones.checkpoints import DESCRIPTION_NAME, load_checkpoint
+from infoshot.backbones import Encoder, EncoderLike, open_checkpoint, open_encoder
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.outputs import check_outputs
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath, FeatureTable
 from infoshot.distributed import join_processes
+from infoshot.features.base_classes import (
+    add_base_mean,
+    find_base_images,
+    record_training_set,
+)
 from infoshot.features.cache import FeatureCache, default_cache_folder
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
 from infoshot.features.files import write_features
@@ -36,6 +40,8 @@ def extract(
     resize: int | None = None,
     crop: int | None = None,
     base_mean: bool = False,
+    base_root: AnyPath | None = None,
+    base_dataset: str | None = None,
     dtype: str = "float16",
     device: str | None = None,
     batch_size: int | None = None,
@@ -58,7 +64,8 @@ def extract(
         Any encoder that :func:`infoshot.open_encoder` opens; with a PyTorch file as
         ``checkpoint``, the network that its weights belong to.
     checkpoint
-        The folder of a checkpoint, or a PyTorch file of weights.
+        The folder of a checkpoint, the folder of a training run (its ``best`` checkpoint), or a
+        PyTorch file of weights.
     split
         ``train``, ``val`` or ``test``.
     out
@@ -68,7 +75,13 @@ def extract(
     resize, crop
         Pixels of the shorter side and of the central square; by default what the encoder expects.
     base_mean
-        Also compute the mean feature of the train split, which ``simpleshot`` needs.
+        Also compute the mean feature of the base classes, which ``simpleshot`` needs. These are
+        the classes that the network was trained on; if that is unknown, the train classes of
+        ``dataset``.
+    base_root
+        The images of the base classes, if they are not under ``root``; implies ``base_mean``.
+    base_dataset
+        The data set that the network was trained on; by default what the checkpoint records.
     dtype
         ``float16`` or ``float32``.
     device
@@ -98,8 +111,11 @@ def extract(
     if dtype not in _DTYPES:
         raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
     encoder = _open(backbone, checkpoint)
+    if base_dataset is not None:
+        encoder = record_training_set(encoder, base_dataset)
     root, splits = Path(root), None if splits is None else Path(splits)
-    check_outputs([root], [None if out is None else Path(out)])
+    base_root = None if base_root is None else Path(base_root)
+    check_outputs([root, *filter(None, [base_root])], [None if out is None else Path(out)])
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
@@ -109,18 +125,23 @@ def extract(
         folder = Path(cache) if cache else default_cache_folder()
         kept = FeatureCache(folder, provenance, encoder.backbone.feature_dim)
         images = open_dataset(dataset, root, splits)
-        wanted = [images.split(name) for name in ([split, "train"] if base_mean else [split])]
+        wanted = [(dataset, images.split(split))]
+        if base_mean or base_root is not None:
+            wanted.append(find_base_images(encoder, images, base_root, splits))
         if skip_broken:
-            wanted = [drop_broken(part, warn=ranks.is_main, progress=bar) for part in wanted]
+            wanted = [
+                (name, drop_broken(part, warn=ranks.is_main, progress=bar)) for name, part in wanted
+            ]
         table, *base = (
-            extract_split(dataset, part, encoder, how, cache=kept, ranks=ranks, progress=bar)
-            for part in wanted
+            extract_split(name, part, encoder, how, cache=kept, ranks=ranks, progress=bar)
+            for name, part in wanted
         )
     features = table.features.to(_DTYPES[dtype])
     if not features.isfinite().all():
         raise DataError(f"the features are too large for {dtype}; pass dtype=float32.")
-    mean = base[0].features.mean(0) if base else None
-    table = dataclasses.replace(table, features=features, base_mean=mean)
+    table = dataclasses.replace(table, features=features)
+    if base:
+        table = add_base_mean(table, base[0])
     if out is not None and ranks.is_main:
         write_features(out, table)
     return table
@@ -199,16 +220,4 @@ def _open(backbone: EncoderLike | None, checkpoint: AnyPath | None) -> Encoder:
                 "an encoder is needed: pass checkpoint=FOLDER, or backbone=NAME of an encoder."
             )
         return open_encoder(backbone)
-    path = Path(checkpoint)
-    if path.is_file() and path.name != DESCRIPTION_NAME:
-        if backbone is None:
-            raise InvalidArgumentError(
-                f"{checkpoint} does not record its network; pass backbone=NAME as well."
-            )
-        return open_encoder(backbone, weights=path)
-    if backbone is not None:
-        raise InvalidArgumentError(
-            "pass checkpoint=FOLDER or backbone=NAME, not both; both only if the checkpoint is a "
-            "PyTorch file of weights."
-        )
-    return load_checkpoint(path)
+    return open_checkpoint(checkpoint, backbone)

@@ -180,7 +180,8 @@ def extract_split(
     rows = encoded.features if own else torch.empty(0, encoder.backbone.feature_dim)
     features = gather_chunks(rows, chunks, ranks)
     labels, names = torch.tensor(split.labels), tuple(split.class_names)
-    return FeatureTable(features, labels, None, names, provenance)
+    about = {**encoder.training_record(), **provenance}
+    return FeatureTable(features, labels, None, names, about)
 
 
 def split_provenance(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infoshot.backbones import InputSpec, make_backbone
+from infoshot.backbones.checkpoints import BEST, LAST
 from infoshot.core import checks
 from infoshot.core.atomic import check_writable, make_folder
 from infoshot.core.errors import InvalidArgumentError
@@ -23,7 +24,6 @@ from infoshot.training.curve import CURVE_NAME
 from infoshot.training.epochs import CONFIG_NAME, run_epochs
 from infoshot.training.events import summary_writer
 from infoshot.training.records import CSV_NAME, LOG_NAME, EpochRecord, best_epoch
-from infoshot.training.snapshot import BEST, LAST
 from infoshot.training.training_images import TrainingImages, base_splits, load_training_images
 from infoshot.training.validation import make_validation
 

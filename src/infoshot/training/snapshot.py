@@ -13,7 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from infoshot.backbones.checkpoints import (
+    BEST,
     DESCRIPTION_NAME,
+    LAST,
     TrainingState,
     load_checkpoint,
     load_training,
@@ -32,7 +34,6 @@ from infoshot.training.records import (
     write_log,
 )
 
-BEST, LAST = "best", "last"
 _HEAD = "head."  # prefix of the classifier among the tensors of a snapshot
 
 
@@ -54,7 +55,7 @@ class Snapshot:
     def write(self, out: Path, ranks: Ranks) -> None:
         """Replace the checkpoints and logs in the folder of the run."""
         facts = {"epochs": [dataclasses.asdict(record) for record in self.records]}
-        self._write_checkpoint(out / LAST, TrainingState(facts, self.tensors))
+        self._write_checkpoint(out, LAST, TrainingState(facts, self.tensors))
         self._write_best(out)
         write_log(out / LOG_NAME, self.records, self.about, ranks)
         write_csv(out / CSV_NAME, self.records)
@@ -78,15 +79,17 @@ class Snapshot:
 
     def _write_best(self, out: Path) -> None:
         if best_epoch(self.records) == len(self.records):
-            self._write_checkpoint(out / BEST, None)
+            self._write_checkpoint(out, BEST, None)
 
-    def _write_checkpoint(self, folder: Path, training: TrainingState | None) -> None:
+    def _write_checkpoint(self, out: Path, name: str, training: TrainingState | None) -> None:
         save_checkpoint(
-            folder,
+            out / name,
             self.backbone_name,
             self.weights,
             class_names=self.class_names,
             config=self.about,
+            epoch=len(self.records),
+            chosen_as=name,
             training=training,
             classifier=self.classifier(),
         )
