@@ -103,7 +103,7 @@ def test_user_can_tell_what_a_file_of_weights_was_trained_on(cub, mini, tmp_path
 def test_data_set_of_the_training_must_be_known_and_that_of_the_record(cub, mini_network):
     with pytest.raises(InvalidArgumentError, match=r"Unknown base_dataset 'mini'\."):
         extract("cub", cub, checkpoint=mini_network, base_dataset="mini")
-    with pytest.raises(InvalidArgumentError, match=r"base_dataset must be mini-imagenet, which"):
+    with pytest.raises(InvalidArgumentError, match=r"was trained on mini-imagenet, not on cub"):
         extract("cub", cub, checkpoint=mini_network, base_dataset="cub", base_mean=True)
 
 

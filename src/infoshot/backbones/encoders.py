@@ -126,7 +126,7 @@ def open_checkpoint(
         If the checkpoint is missing or damaged.
     """
     path = Path(checkpoint)
-    if path.is_file() and path.name != DESCRIPTION_NAME:
+    if is_weight_file(path):
         if backbone is None:
             raise InvalidArgumentError(
                 f"{checkpoint} does not record its network; pass backbone=NAME as well."
@@ -138,3 +138,8 @@ def open_checkpoint(
             f"backbone must be {encoder.backbone_name}, which {checkpoint} records, or None."
         )
     return encoder
+
+
+def is_weight_file(path: Path) -> bool:
+    """Whether a path names a PyTorch file of weights and not a checkpoint."""
+    return path.is_file() and path.name != DESCRIPTION_NAME

@@ -21,14 +21,14 @@ def reproduce(
         typer.Option(
             help="Data set of the features: mini-imagenet, tiered-imagenet, cub, mini-to-cub (CUB "
             "with a network trained on mini-ImageNet) or folder; once per file. Default: what the "
-            "file records."
+            "file or the checkpoint records."
         ),
     ] = None,
     backbone: Annotated[
         list[str] | None,
         typer.Option(
-            help="Network of the features: resnet18, wrn28-10, ...; once per file. Default: what "
-            "the file records."
+            help="Network of the features, or of a file of weights: resnet18, wrn28-10, ...; once "
+            "per file. Default: what the file records."
         ),
     ] = None,
     only: Annotated[
@@ -50,9 +50,20 @@ def reproduce(
         ),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Network, for the ablation over all its parameters.")
+        Path | None,
+        typer.Option(
+            help="Network, for the ablation over all its parameters: folder of a checkpoint or of "
+            "a training run (its best epoch), or a PyTorch file of weights."
+        ),
     ] = None,
     root: Annotated[Path | None, typer.Option(help="Images for --checkpoint.")] = None,
+    base_root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Images that the network was trained on, for simpleshot and laplacianshot, if "
+            "they are not under --root."
+        ),
+    ] = None,
     network_tasks: Annotated[
         int, typer.Option(help="Tasks per number over the network; each takes a minute on a CPU.")
     ] = 300,
@@ -63,8 +74,8 @@ def reproduce(
 
     Writes report.html, tables.md, tables.tex, results.json, accuracies.safetensors (the accuracy of
     every task) and the figure. Rerun the command to resume an interrupted run. With --checkpoint
-    and --root the ablation over the whole network runs too; without --features it runs on features
-    extracted from these images.
+    and --root the ablation over the whole network runs too; without --features everything runs on
+    features extracted from these images.
 
     Example: infoshot reproduce --features mine.safetensors --out report
     """
@@ -79,6 +90,7 @@ def reproduce(
         gradient_tasks=gradient_tasks,
         checkpoint=checkpoint,
         root=root,
+        base_root=base_root,
         network_tasks=network_tasks,
         seed=seed,
         device=device,

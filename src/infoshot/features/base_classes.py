@@ -37,7 +37,7 @@ def record_training_set(encoder: Encoder, dataset: str) -> Encoder:
         raise InvalidArgumentError(unknown_name("base_dataset", dataset, DATASETS))
     if encoder.trained_on not in ("", _ANY_CLASSES, dataset):
         raise InvalidArgumentError(
-            f"base_dataset must be {encoder.trained_on}, which the checkpoint records; got "
+            f"the checkpoint records that the network was trained on {encoder.trained_on}, not on "
             f"{dataset}."
         )
     return dataclasses.replace(encoder, config={**encoder.config, "dataset": dataset})

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from infoshot.backbones.encoders import is_weight_file
 from infoshot.benchmark.cell import check_task_count
 from infoshot.benchmark.variants import resolve_variants
 from infoshot.core import checks
@@ -90,6 +91,7 @@ def reproduce(
     gradient_tasks: int | None = None,
     checkpoint: PathLike | None = None,
     root: PathLike | None = None,
+    base_root: PathLike | None = None,
     network_tasks: int = 300,
     seed: int = 0,
     device: str = "cpu",
@@ -109,9 +111,12 @@ def reproduce(
     dataset
         Data set of each feature file: ``mini-imagenet``, ``tiered-imagenet``, ``cub``,
         ``mini-to-cub`` (CUB with a network trained on mini-ImageNet) or ``folder``. Default: what
-        the file records. It selects the published numbers to compare with.
+        the file records. It selects the published numbers to compare with. Without ``features``,
+        it is the data set of the images under ``root``; default: the one that the network was
+        trained on.
     backbone
-        Network of each feature file, such as ``resnet18``; default: what the file records.
+        Network of each feature file, such as ``resnet18``; default: what the file records. With a
+        PyTorch file as ``checkpoint``, also the network that its weights belong to.
     only
         Names of experiments: ``table1`` to ``table5``, ``figure1``; default: all.
     methods
@@ -124,8 +129,11 @@ def reproduce(
         Tasks per number for gradient methods, which are slow; default: 300 on a CPU, else
         ``tasks``.
     checkpoint, root
-        A network and the images it was trained for. With them the ablation over the whole network
-        runs too. If ``features`` is not given, features are extracted from these images.
+        A network (the folder of a checkpoint or of a training run, or a PyTorch file of weights)
+        and images. With them the ablation over the whole network runs too. If ``features`` is not
+        given, features and the mean of the base classes are extracted from these images.
+    base_root
+        The images that the network was trained on, if they are not under ``root``.
     network_tasks
         Tasks per number over the whole network; each takes about a minute on a CPU.
     seed
@@ -173,10 +181,10 @@ def reproduce(
     paths = [Path(path) for path in _as_list(features)]
     names = (_as_list(dataset), _as_list(backbone))
     _check_names(len(paths) or 1, *names)
-    network = _open_network(checkpoint, root, names[0], device)
-    if not paths and network is None:
+    if not paths and checkpoint is None:
         paths = [default_features_path()]
     given = read_sources(paths, *names)
+    network = _open_network(checkpoint, root, base_root, names, given, device)
     if network:
         check_images(plan, network)
     planned = plan_cells(plan, given, network)
@@ -185,7 +193,7 @@ def reproduce(
     check_outputs(paths, [folder / "results.json"])
     with open_progress(progress) as bar, sole_writer(folder):
         if network and not given:
-            given = read_sources([network.extract(folder, bar)], *names)
+            given = read_sources([network.extract(folder, bar)], (), names[1])
             planned = plan_cells(plan, given, network)
         return _compute(plan, planned, given, network, folder, bar)
 
@@ -262,13 +270,29 @@ def _check_names(n_files: int, datasets: Sequence[str], backbones: Sequence[str]
 
 
 def _open_network(
-    checkpoint: PathLike | None, root: PathLike | None, datasets: Sequence[str], device: str
+    checkpoint: PathLike | None,
+    root: PathLike | None,
+    base_root: PathLike | None,
+    names: tuple[Sequence[str], Sequence[str]],
+    features: Sequence[Loaded],
+    device: str,
 ) -> Network | None:
-    if checkpoint is None and root is None:
-        return None
+    """Open the network, if one is given, with images of the data set of the first features."""
     if checkpoint is None:
-        raise InvalidArgumentError("root must be given together with checkpoint=DIR.")
+        for name, folder in (("root", root), ("base_root", base_root)):
+            if folder is not None:
+                raise InvalidArgumentError(f"{name} must be given together with checkpoint=DIR.")
+        return None
     if root is None:
         raise InvalidArgumentError("checkpoint must be given together with root=DIR.")
-    dataset = datasets[0] if datasets else "mini-imagenet"
-    return open_network(Path(checkpoint), Path(root), dataset, device)
+    datasets, backbones = names
+    recorded = [table.provenance.get("dataset", "") for _, table in features]
+    path = Path(checkpoint)
+    return open_network(
+        path,
+        Path(root),
+        dataset=[*datasets, *recorded, ""][0],
+        backbone=backbones[0] if backbones and is_weight_file(path) else None,
+        base_root=None if base_root is None else Path(base_root),
+        device=device,
+    )

@@ -44,6 +44,7 @@ BACKBONES = {
     "efficientnet-lite0": "EfficientNet-Lite0",
 }
 SHIFTED = "mini-to-cub"
+SHIFT = ("mini-imagenet", "cub")  # what the network was trained on, and the images
 QUERIES = 15
 LOSSES: Mapping[str, Mapping[str, float]] = {
     "CE": {"marginal_entropy_weight": 0.0, "conditional_entropy_weight": 0.0},
@@ -101,6 +102,26 @@ class Published:
     ways: int
     shots: int
     value: float
+
+
+def comparable_dataset(dataset: str, trained_on: str) -> str:
+    """Return the data set whose published numbers features compare with; empty if none does.
+
+    Parameters
+    ----------
+    dataset
+        The data set of the images.
+    trained_on
+        The data set that the network was trained on; empty if unknown.
+
+    Examples
+    --------
+    >>> comparable_dataset("cub", "mini-imagenet"), comparable_dataset("cub", "cub")
+    ('mini-to-cub', 'cub')
+    """
+    if trained_on in ("", dataset) or dataset == "folder":
+        return dataset
+    return SHIFTED if (trained_on, dataset) == SHIFT else ""
 
 
 def published_rows(table: str | None = None) -> tuple[Published, ...]:

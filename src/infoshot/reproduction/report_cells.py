@@ -27,8 +27,8 @@ from infoshot.core.regular_file import read_regular
 from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import digest, read_features
-from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells
-from infoshot.reproduction.whole_network import Network, fine_tuning
+from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells, comparable_dataset
+from infoshot.reproduction.whole_network import NO_BASE_MEAN, Network, fine_tuning
 from infoshot.solvers import Method, Solver
 from infoshot.tasks import TaskSpec
 
@@ -61,8 +61,10 @@ def read_sources(
     loaded = []
     for number, path in enumerate(paths):
         table = read_features(path)
-        dataset = datasets[number] if datasets else table.provenance.get("dataset", "")
-        backbone = backbones[number] if backbones else table.provenance.get("backbone", "")
+        about = table.provenance
+        recorded = comparable_dataset(about.get("dataset", ""), about.get("trained_on", ""))
+        dataset = datasets[number] if datasets else recorded
+        backbone = backbones[number] if backbones else about.get("backbone", "")
         loaded.append((Source(escape_name(path.name), digest(path), dataset, backbone), table))
     return loaded
 
@@ -158,7 +160,7 @@ def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> P
     reason = ""
     n_classes = len(table.labels[table.labels >= 0].unique())
     if method.preparation == "centred-l2" and table.base_mean is None:
-        reason = "the feature file has no base_mean"
+        reason = table.provenance.get(NO_BASE_MEAN, "the feature file has no base_mean")
     elif cell.ways > max(5, n_classes):
         reason = f"{cell.ways} classes are needed, there are {n_classes}"
     else:

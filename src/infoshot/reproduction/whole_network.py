@@ -9,14 +9,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from infoshot.backbones import Encoder
-from infoshot.backbones.checkpoints import load_checkpoint
+from infoshot.backbones import Encoder, open_checkpoint
 from infoshot.benchmark import Protocol
 from infoshot.benchmark.convergence import Curve
 from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import write_features
+from infoshot.features.base_classes import (
+    BaseImages,
+    add_base_mean,
+    find_base_images,
+    record_training_set,
+)
 from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import (
     Extraction,
@@ -28,20 +33,27 @@ from infoshot.images import ImageSplit, open_dataset
 from infoshot.images.in_memory import load_crops
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.reproduction.finetune import FineTuner, FineTuning
-from infoshot.reproduction.paper import WHOLE_NETWORK, Cell
+from infoshot.reproduction.paper import SHIFT, SHIFTED, WHOLE_NETWORK, Cell
 from infoshot.solvers.objective import conditional_entropy, marginal_entropy
 from infoshot.tasks import TaskSampler, TaskSpec
 from infoshot.tasks.image_tasks import image_tasks
 
+NO_BASE_MEAN = "no_base_mean"  # provenance of features: the reason why they have no base mean
+_DEFAULT_DATASET = "mini-imagenet"
+
 
 @dataclass(frozen=True)
 class Network:
-    """A network and the images of a split; tasks of these images fine-tune the network."""
+    """A network and the images of a split; tasks of these images fine-tune the network.
+
+    ``base`` are the images of the classes that it was trained on, if they are at hand.
+    """
 
     dataset: str
     split: ImageSplit
     checkpoint: Encoder
     how: Extraction
+    base: BaseImages | None = None
 
     def check_features(self, features: FeatureTable) -> None:
         """Raise if features that it is compared with record the weights of another network."""
@@ -60,16 +72,28 @@ class Network:
         TaskSampler(FeatureTable(nothing, labels, class_names=names), protocol.spec)
 
     def extract(self, folder: Path, progress: Progress = SILENT) -> Path:
-        """Extract features of the images into a folder, from its cache where possible.
+        """Extract features and the base mean into a folder, from its cache where possible.
 
         The name of the feature file has the digest of the weights in it, so that features of
         another network are never overwritten.
         """
         path = folder / f"features-{self.checkpoint.digest[:8]}.safetensors"
         cache = FeatureCache(folder / "cache", encoder_provenance(self.checkpoint, self.how))
-        table = extract_split(
-            self.dataset, self.split, self.checkpoint, self.how, cache=cache, progress=progress
-        )
+
+        def extract(dataset: str, split: ImageSplit) -> FeatureTable:
+            return extract_split(
+                dataset, split, self.checkpoint, self.how, cache=cache, progress=progress
+            )
+
+        table = extract(self.dataset, self.split)
+        if self.base is not None:
+            table = add_base_mean(table, extract(*self.base))
+        else:
+            classes = f"train classes of {self.checkpoint.trained_on or self.dataset}"
+            reason = f"no images of the base classes ({classes}) under root or base_root"
+            table = dataclasses.replace(
+                table, provenance={**table.provenance, NO_BASE_MEAN: reason}
+            )
         write_features(path, table)
         return path
 
@@ -153,12 +177,42 @@ class Network:
         return FineTuner(backbone, setting, amp=device.startswith("cuda"))
 
 
-def open_network(checkpoint: Path, root: Path, dataset: str, device: str) -> Network:
-    """Open a network and the test images of a data set."""
+def open_network(
+    checkpoint: Path,
+    root: Path,
+    *,
+    dataset: str = "",
+    backbone: str | None = None,
+    base_root: Path | None = None,
+    device: str = "cpu",
+) -> Network:
+    """Open a network, the test images of a data set, and the images of the base classes.
+
+    Parameters
+    ----------
+    checkpoint, backbone
+        As in :func:`infoshot.backbones.open_checkpoint`.
+    root, dataset
+        The images; without a name, those of the data set that the network was trained on. The name
+        ``mini-to-cub`` also tells what the network was trained on.
+    base_root
+        The images of the base classes, if they are not under ``root``.
+    """
     how = Extraction(device=device)
-    network = load_checkpoint(checkpoint)
-    how.sizes(network)
-    return Network(dataset, open_dataset(dataset, root).split("test"), network, how)
+    encoder = open_checkpoint(checkpoint, backbone)
+    how.sizes(encoder)
+    if dataset == SHIFTED:
+        trained_on, dataset = SHIFT
+        encoder = record_training_set(encoder, trained_on)
+    name = dataset or encoder.trained_on or _DEFAULT_DATASET
+    images = open_dataset(name, root)
+    try:
+        base = find_base_images(encoder, images, base_root)
+    except DataError:
+        if base_root is not None:
+            raise
+        base = None
+    return Network(name, images.split("test"), encoder, how, base)
 
 
 class _Recorder:
