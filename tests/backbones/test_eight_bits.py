@@ -40,6 +40,7 @@ def test_only_large_convolutions_are_rounded(resnet18):
 
 def test_checkpoint_in_8_bits_is_read_as_any_other(resnet18, tmp_path):
     about = {"class_names": ("a", "b"), "config": {"dataset": "cub"}, "epoch": 3}
+    about["classifier"] = {"weight": torch.rand(2, 512), "bias": torch.rand(2)}
     digest = save_checkpoint(
         tmp_path, "resnet18", resnet18.state_dict(), dtype=torch.int8, chosen_as="last", **about
     )
@@ -49,6 +50,7 @@ def test_checkpoint_in_8_bits_is_read_as_any_other(resnet18, tmp_path):
     encoder = load_checkpoint(tmp_path)
     assert (encoder.digest, encoder.epoch, encoder.chosen_as) == (digest, 3, "last")
     assert (encoder.trained_on, encoder.class_names) == ("cub", ("a", "b"))
+    assert torch.equal(encoder.classifier["weight"], about["classifier"]["weight"])
     images = torch.rand(4, 3, 84, 84)
     with torch.no_grad():
         exact, rounded = resnet18(images), encoder.backbone(images)
