@@ -160,6 +160,14 @@ def test_report_says_that_the_base_classes_are_missing(mini_network, cub, tmp_pa
     assert any(line.startswith("| TIM-ADM |") and "not run" not in line for line in lines)
 
 
+def test_images_of_another_data_set_must_be_named(mini_network, cub, tmp_path):
+    result = run("reproduce", "--checkpoint", mini_network, "--root", cub, "--out", tmp_path / "r")
+    assert result.exit_code == 2
+    message = "there are no images of the test classes of mini-imagenet; pass --dataset NAME of th"
+    assert message in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
 def test_wrong_folder_of_base_classes_is_an_error(mini_network, cub, tmp_path):
     result = run("reproduce", "--checkpoint", mini_network, "--root", cub, "--dataset", "cub",
                  "--base-root", cub, "--out", tmp_path / "r", *TABLES)  # fmt: skip

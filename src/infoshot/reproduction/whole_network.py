@@ -29,7 +29,7 @@ from infoshot.features.extract import (
     extract_split,
     split_provenance,
 )
-from infoshot.images import ImageSplit, open_dataset
+from infoshot.images import ImageDataset, ImageSplit, open_dataset
 from infoshot.images.in_memory import load_crops
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.reproduction.finetune import FineTuner, FineTuning
@@ -206,13 +206,23 @@ def open_network(
         encoder = record_training_set(encoder, trained_on)
     name = dataset or encoder.trained_on or _DEFAULT_DATASET
     images = open_dataset(name, root)
+    split = _test_images(images, hint="" if dataset else "; pass dataset=NAME of these images")
     try:
         base = find_base_images(encoder, images, base_root)
     except DataError:
         if base_root is not None:
             raise
         base = None
-    return Network(name, images.split("test"), encoder, how, base)
+    return Network(name, split, encoder, how, base)
+
+
+def _test_images(images: ImageDataset, hint: str) -> ImageSplit:
+    try:
+        return images.split("test")
+    except DataError as error:
+        raise DataError(
+            f"{images.root}: there are no images of the test classes of {images.spec.name}{hint}."
+        ) from error
 
 
 class _Recorder:

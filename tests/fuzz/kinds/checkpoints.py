@@ -1,6 +1,8 @@
 """Checkpoints, files of weights that PyTorch wrote, and the settings of a training."""
 
+import hashlib
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -63,6 +65,32 @@ def _resume(case: Case) -> None:
 def _extract(case: Case) -> None:
     run_command("extract", "--dataset", "folder", "--root", "images", "--checkpoint", "weights",
                 "--out", "f.safetensors")  # fmt: skip
+
+
+class SmallCheckpoint(Kind):
+    """The 8-bit weights of a checkpoint, whose digest is always that of the damaged file."""
+
+    name, fast = "small-checkpoint", True
+
+    def prepare(self, intact: Path) -> None:
+        make_weights(intact / "weights", torch.int8)
+
+    def check(self, case: Case) -> None:
+        case.copy("weights")
+        _load(case)
+
+    def attempt(self, case: Case) -> None:
+        case.copy("weights")
+        folder = case.work / "weights"
+        (old,) = folder.glob("weights-*.safetensors")
+        content, done = damage_safetensors(case.random, old.read_bytes())
+        case.note(done)
+        digest = hashlib.sha256(content).hexdigest()
+        (folder / f"weights-{digest[:16]}.safetensors").write_bytes(content)
+        path = folder / "checkpoint.json"
+        description = json.loads(path.read_text()) | {"weights_sha256": digest}
+        path.write_text(json.dumps(description))
+        _load(case)
 
 
 class WeightFile(Kind):
@@ -149,4 +177,4 @@ def _train(case: Case) -> None:
     assert (case.work / "out" / "last" / "checkpoint.json").exists()
 
 
-KINDS = (Checkpoint(), WeightFile(), TrainConfig())
+KINDS = (Checkpoint(), SmallCheckpoint(), WeightFile(), TrainConfig())

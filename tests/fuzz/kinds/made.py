@@ -54,12 +54,12 @@ def make_support(path: Path) -> None:
     write_features(path, FeatureTable(torch.from_numpy(z), torch.from_numpy(y), None, CLASSES))
 
 
-def make_weights(folder: Path) -> Path:
+def make_weights(folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """Write a checkpoint of random weights, with the state of a training."""
     torch.manual_seed(0)
     state = TrainingState({"epochs": [{"epoch": 1}], "seed": 0}, {"momentum": torch.ones(4)})
     weights = make_backbone("conv4").state_dict()
-    save_checkpoint(folder, "conv4", weights, class_names=CLASSES, training=state)
+    save_checkpoint(folder, "conv4", weights, class_names=CLASSES, training=state, dtype=dtype)
     return folder
 
 
