@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-_SCALE = "/scale"  # names of PyTorch's parameters contain no slash
+_SCALE = "/scale"
 _LEVELS = 127
 _FEWEST = 4096  # weights of a convolution that is stored in 8 bits
 
@@ -45,15 +45,14 @@ def restore_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Raises
     ------
     ValueError
-        If a scale does not belong to 8-bit weights of as many channels.
+        If there is not one scale per output channel.
     """
-    weights = {name: value for name, value in stored.items() if not name.endswith(_SCALE)}
-    for name in stored.keys() - weights.keys():
-        scale, own = stored[name], name.removesuffix(_SCALE)
-        values = weights.get(own)
-        if values is None or values.dtype != torch.int8 or values.dim() == 0:
-            raise ValueError(f"'{name}' belongs to no 8-bit weights")
-        if scale.shape != values.shape[:1] or not scale.is_floating_point():
-            raise ValueError(f"'{name}' must have one number per output channel of '{own}'")
-        weights[own] = values * scale.float().reshape(-1, *[1] * (values.dim() - 1))
+    weights = dict(stored)
+    for name, values in stored.items():
+        if values.dtype != torch.int8 or name + _SCALE not in stored:
+            continue
+        scale = weights.pop(name + _SCALE)
+        if scale.shape != values.shape[:1] or values.dim() == 0 or not scale.is_floating_point():
+            raise ValueError(f"'{name}' must have one scale per output channel")
+        weights[name] = values * scale.float().reshape(-1, *[1] * (values.dim() - 1))
     return weights
