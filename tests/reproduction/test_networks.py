@@ -177,6 +177,8 @@ def test_wrong_folder_of_base_classes_is_an_error(mini_network, cub, tmp_path):
     result = run("reproduce", "--base-root", cub, "--out", tmp_path / "r")
     assert result.exit_code == 2
     assert "--base-root must be given together with --checkpoint DIR." in result.stderr
+    result = run("reproduce", "--base-dataset", "cub", "--out", tmp_path / "r")
+    assert "--base-dataset must be given together with --checkpoint DIR." in result.stderr
 
 
 def test_user_tells_that_a_file_without_record_is_the_domain_shift(conv4, mini, cub, tmp_path):
@@ -186,6 +188,13 @@ def test_user_tells_that_a_file_without_record_is_the_domain_shift(conv4, mini, 
     assert results(tmp_path / "r")["features"][0]["dataset"] == "mini-to-cub"
     provenance = extracted(tmp_path / "r").provenance
     assert (provenance["dataset"], provenance["base_dataset"]) == ("cub", "mini-imagenet")
+    arguments = ("--checkpoint", path, "--backbone", "conv4", "--root", cub, "--base-root", mini,
+                 "--dataset", "cub", "--out", tmp_path / "same", *TABLES)  # fmt: skip
+    result = run("reproduce", *arguments)
+    assert result.exit_code == 2
+    assert "--base-dataset must be given together with --base-root DIR" in result.stderr
+    reproduce(*arguments, "--base-dataset", "mini-imagenet")
+    assert results(tmp_path / "same")["features"] == results(tmp_path / "r")["features"]
 
 
 def test_feature_file_decides_what_it_is_compared_with(mini_network, cub, tmp_path):

@@ -64,6 +64,12 @@ def reproduce(
             "they are not under --root."
         ),
     ] = None,
+    base_dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set the network was trained on; default: what the checkpoint records."
+        ),
+    ] = None,
     network_tasks: Annotated[
         int, typer.Option(help="Tasks per number over the network; each takes a minute on a CPU.")
     ] = 300,
@@ -91,6 +97,7 @@ def reproduce(
         checkpoint=checkpoint,
         root=root,
         base_root=base_root,
+        base_dataset=base_dataset,
         network_tasks=network_tasks,
         seed=seed,
         device=device,

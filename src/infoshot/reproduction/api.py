@@ -92,6 +92,7 @@ def reproduce(
     checkpoint: PathLike | None = None,
     root: PathLike | None = None,
     base_root: PathLike | None = None,
+    base_dataset: str | None = None,
     network_tasks: int = 300,
     seed: int = 0,
     device: str = "cpu",
@@ -134,6 +135,8 @@ def reproduce(
         given, features and the mean of the base classes are extracted from these images.
     base_root
         The images that the network was trained on, if they are not under ``root``.
+    base_dataset
+        The data set that the network was trained on; default: what the checkpoint records.
     network_tasks
         Tasks per number over the whole network; each takes about a minute on a CPU.
     seed
@@ -184,7 +187,7 @@ def reproduce(
     if not paths and checkpoint is None:
         paths = [default_features_path()]
     given = read_sources(paths, *names)
-    network = _open_network(checkpoint, root, base_root, names, given, device)
+    network = _open_network(checkpoint, root, (base_root, base_dataset), names, given, device)
     if network:
         check_images(plan, network)
     planned = plan_cells(plan, given, network)
@@ -272,15 +275,17 @@ def _check_names(n_files: int, datasets: Sequence[str], backbones: Sequence[str]
 def _open_network(
     checkpoint: PathLike | None,
     root: PathLike | None,
-    base_root: PathLike | None,
+    base: tuple[PathLike | None, str | None],
     names: tuple[Sequence[str], Sequence[str]],
     features: Sequence[Loaded],
     device: str,
 ) -> Network | None:
     """Open the network, if one is given, with images of the data set of the first features."""
+    base_root, base_dataset = base
     if checkpoint is None:
-        for name, folder in (("root", root), ("base_root", base_root)):
-            if folder is not None:
+        needing = {"root": root, "base_root": base_root, "base_dataset": base_dataset}
+        for name, value in needing.items():
+            if value is not None:
                 raise InvalidArgumentError(f"{name} must be given together with checkpoint=DIR.")
         return None
     if root is None:
@@ -294,5 +299,6 @@ def _open_network(
         dataset=[*datasets, *recorded, ""][0],
         backbone=backbones[0] if backbones and is_weight_file(path) else None,
         base_root=None if base_root is None else Path(base_root),
+        base_dataset=base_dataset,
         device=device,
     )

@@ -90,7 +90,7 @@ class Network:
             table = add_base_mean(table, extract(*self.base))
         else:
             classes = f"train classes of {self.checkpoint.trained_on or self.dataset}"
-            reason = f"no images of the base classes ({classes}) under root or base_root"
+            reason = f"no images of the base classes ({classes}) under root; needs base_root"
             table = dataclasses.replace(
                 table, provenance={**table.provenance, NO_BASE_MEAN: reason}
             )
@@ -184,6 +184,7 @@ def open_network(
     dataset: str = "",
     backbone: str | None = None,
     base_root: Path | None = None,
+    base_dataset: str | None = None,
     device: str = "cpu",
 ) -> Network:
     """Open a network, the test images of a data set, and the images of the base classes.
@@ -197,13 +198,16 @@ def open_network(
         ``mini-to-cub`` also tells what the network was trained on.
     base_root
         The images of the base classes, if they are not under ``root``.
+    base_dataset
+        The data set that the network was trained on; ``None``: what the checkpoint records.
     """
     how = Extraction(device=device)
     encoder = open_checkpoint(checkpoint, backbone)
     how.sizes(encoder)
     if dataset == SHIFTED:
-        trained_on, dataset = SHIFT
-        encoder = record_training_set(encoder, trained_on)
+        base_dataset, dataset = SHIFT
+    if base_dataset is not None:
+        encoder = record_training_set(encoder, base_dataset)
     name = dataset or encoder.trained_on or _DEFAULT_DATASET
     images = open_dataset(name, root)
     split = _test_images(images, hint="" if dataset else "; pass dataset=NAME of these images")
