@@ -139,7 +139,8 @@ def test_every_setting_can_be_given(root, tmp_path):
               "drops": "[0.5]", "drop_factor": ".5", "momentum": "0.8", "nesterov": "true",
               "weight_decay": "5e-4", "label_smoothing": "0", "crop_area": "0.2",
               "crop_aspect": "0.5,2", "jitter": "0", "flip": "False", "val_tasks": "3",
-              "seed": "2"}  # fmt: skip
+              "rotation_weight": "0.5", "mixup": "2", "distillation_weight": "0.25",
+              "distillation_temperature": "2", "seed": "2"}  # fmt: skip
     assert set(values) == set(SETTINGS)
     pairs = [text for name, value in values.items() for text in ("--set", f"{name}={value}")]
     result = train(root, tmp_path / "run", *pairs)
@@ -149,7 +150,8 @@ def test_every_setting_can_be_given(root, tmp_path):
         "epochs": 1, "batch_size": 4, "learning_rate": 0.01, "schedule": "cosine", "drops": [0.5],
         "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
         "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2], "jitter": 0,
-        "flip": False, "val_tasks": 3, "seed": 2,
+        "flip": False, "val_tasks": 3, "seed": 2, "rotation_weight": 0.5, "mixup": 2,
+        "distillation_weight": 0.25, "distillation_temperature": 2,
     }  # fmt: skip
     assert all(getattr(TrainConfig(backbone="conv4"), name) != config[name] or name == "epochs"
                for name in SETTINGS)  # fmt: skip

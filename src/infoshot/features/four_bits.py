@@ -16,8 +16,8 @@ def pack(features: Tensor) -> tuple[Tensor, Tensor]:
     Examples
     --------
     >>> packed, scale = pack(torch.tensor([[0.0, 1.0, 4.0, 9.0]]))
-    >>> unpack(packed, scale)
-    tensor([[0., 1., 4., 9.]])
+    >>> unpack(packed, scale).round(decimals=4).tolist()
+    [[0.0, 1.0, 4.0, 9.0]]
     """
     scale = features.float().amax(1)
     shares = features.float() / scale.clamp(min=torch.finfo().tiny).unsqueeze(1)

@@ -37,7 +37,8 @@ class ManifoldMixup:
 
     def __init__(self, backbone: Backbone, concentration: float, device: str) -> None:
         stages = backbone.stages()[:-1]
-        self._beta = Beta(torch.tensor(concentration), torch.tensor(concentration))
+        parameter = torch.tensor(float(concentration))
+        self._beta = Beta(parameter, parameter)
         self._shares = torch.ones(1 + len(stages), device=device)
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         for place, stage in enumerate(stages, start=1):
