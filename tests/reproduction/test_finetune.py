@@ -14,7 +14,8 @@ from infoshot.features.extract import Extraction, extract_split
 from infoshot.images import open_dataset
 from infoshot.images.in_memory import load_crops
 from infoshot.metrics import accuracy
-from infoshot.reproduction.finetune import FineTuner, FineTuning
+from infoshot.reproduction.adaptation import FineTuner
+from infoshot.reproduction.finetune import FineTuning
 from infoshot.tasks import TaskSpec, sample_tasks
 from infoshot.tasks.image_tasks import ImageTask, image_tasks
 from tests.image_folders import make_folders
@@ -26,12 +27,6 @@ ABLATION = {
     "CE + H(Y|X)": FineTuning(n_steps=3, marginal_entropy_weight=0),
     "CE - H(Y)": FineTuning(n_steps=3, conditional_entropy_weight=0),
     "CE - H(Y) + H(Y|X)": FineTuning(n_steps=3),
-    "ent-min": FineTuning(
-        n_steps=3,
-        cross_entropy_weight=1,
-        marginal_entropy_weight=0,
-        conditional_entropy_weight=1,
-    ),
 }
 
 
@@ -68,8 +63,8 @@ def fine_tune(backbone, task, setting, *, amp=False):
     return FineTuner(backbone, setting, amp=amp)(task)
 
 
-def slowly(backbone, task, setting):
-    """Fine-tune as the module describes it, in plain PyTorch."""
+def slowly(backbone, task, setting, mode="train"):
+    """Fine-tune as the module describes it, in plain PyTorch; ``mode`` is that of the end."""
     network, spec = copy.deepcopy(backbone).eval(), backbone.input_spec
     dtype = next(network.parameters()).dtype
     x_s, x_q = (spec.normalise(x.float() / 255).to(dtype) for x in (task.x_sup, task.x_qry))
@@ -94,6 +89,7 @@ def slowly(backbone, task, setting):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+    network.train(mode == "train")
     return p_of(x_q).detach()
 
 
@@ -204,13 +200,23 @@ def test_a_task_does_not_depend_on_one_that_failed(backbone, task):
     assert torch.equal(fine_tuner(task), fine_tune(backbone, task, FineTuning(n_steps=2)))
 
 
-def test_a_callback_sees_every_step(backbone, task):
+def test_a_callback_sees_predictions_in_evaluation_mode_at_every_step(backbone, task):
+    network, setting = copy.deepcopy(backbone).double(), FineTuning(n_steps=3, learning_rate=1e-3)
     seen = []
-    p = FineTuner(backbone, FineTuning(n_steps=3))(task, lambda log_p: seen.append(log_p.clone()))
+    p = FineTuner(network, setting)(task, lambda predict: seen.append(predict().exp().squeeze(0)))
     assert len(seen) == 4
-    torch.testing.assert_close(seen[-1].exp().squeeze(0), p)
-    one_step = fine_tune(backbone, task, FineTuning(n_steps=1))
-    torch.testing.assert_close(seen[1].exp().squeeze(0), one_step)
+    for n_steps, ours in enumerate(seen):
+        some = dataclasses.replace(setting, n_steps=n_steps)
+        torch.testing.assert_close(ours, slowly(network, task, some, mode="eval"))
+    assert torch.equal(fine_tune(network, task, setting), p)  # recording changes nothing
+    assert not torch.allclose(seen[-1], p)
+
+
+def test_a_callback_need_not_predict(backbone, task):
+    calls, setting = [], FineTuning(n_steps=2)
+    p = FineTuner(backbone, setting)(task, calls.append)
+    assert len(calls) == 3
+    assert torch.equal(fine_tune(backbone, task, setting), p)
 
 
 def test_predictions_are_deterministic(crops, split):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from functools import partial
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from infoshot.backbones.checkpoints import save_checkpoint
 from infoshot.cli.app import app
 from infoshot.features import default_features_path, write_features
 from infoshot.reproduction.api import reproduce
+from infoshot.reproduction.ent_min import EntMin
 from infoshot.reproduction.finetune import FineTuning
 from infoshot.reproduction.paper import LOSSES, WHOLE_NETWORK, cells
 from tests.image_folders import make_folders
@@ -29,7 +29,9 @@ def given(tmp_path_factory):
     folder = tmp_path_factory.mktemp("network")
     root = make_folders(folder / "data", 20, splits={"train": "ab", "val": "cd", "test": "efghi"})
     torch.manual_seed(0)
-    save_checkpoint(folder / "weights", "conv4", make_backbone("conv4").state_dict())
+    backbone = make_backbone("conv4")
+    head = torch.nn.Linear(backbone.feature_dim, 2).state_dict()
+    save_checkpoint(folder / "weights", "conv4", backbone.state_dict(), classifier=head)
     return ("--checkpoint", folder / "weights", "--root", root, "--dataset", "folder")
 
 
@@ -39,8 +41,8 @@ SMALL = ("--tasks", 4, "--gradient-tasks", 1, "--network-tasks", 1)
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch):
     """Take two steps instead of 25; other tests check what the steps compute."""
-    few = partial(FineTuning, n_steps=2)
-    monkeypatch.setattr("infoshot.reproduction.whole_network.FineTuning", few)
+    for adaptation in (FineTuning, EntMin):
+        monkeypatch.setitem(adaptation.__init__.__kwdefaults__, "n_steps", 2)
 
 
 def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
@@ -49,18 +51,17 @@ def test_images_fill_the_rows_over_the_whole_network(given, tmp_path):
     assert result.exit_code == 0, result.output
     rows = json.loads((tmp_path / "r" / "results.json").read_text())["rows"]
     over = [row for row in rows if row["method"].endswith("whole network")]
-    assert len(over) == sum(cell.parameters == WHOLE_NETWORK for cell in cells("table4")) == 10
+    assert len(over) == sum(cell.parameters == WHOLE_NETWORK for cell in cells("table4")) == 8
     assert all(row["tasks"] == 1 and 0 <= row["mean"] <= 100 for row in over)
     text = (tmp_path / "r" / "tables.md").read_text()
     assert all(f"TIM-GD {{phi+W}}: {loss}".replace("|", "\\|") in text for loss in LOSSES)
-    assert "Ent-min {phi+W}" in text
     before = (tmp_path / "r" / "tables.md").read_bytes()
     assert run(*arguments).exit_code == 0  # resumes: nothing is left to do
     assert (tmp_path / "r" / "tables.md").read_bytes() == before
 
 
 def test_figure_and_run_times_include_the_network(given, tmp_path, monkeypatch):
-    monkeypatch.setattr("infoshot.reproduction.measurements._CURVE_TASKS", 2)
+    monkeypatch.setattr("infoshot.reproduction.measurements._CURVE_TASKS", {"cpu": 2})
     monkeypatch.setattr("infoshot.reproduction.measurements._SINGLE_TASKS", 1)
     monkeypatch.setattr("infoshot.reproduction.measurements._BATCH", {"cpu": 2})
     result = run(*given, "--out", tmp_path / "r", "--only", "table5,figure1", *SMALL)
@@ -68,17 +69,21 @@ def test_figure_and_run_times_include_the_network(given, tmp_path, monkeypatch):
     extra = json.loads((tmp_path / "r" / "results.json").read_text())["extra"]
     (curve,) = extra["figure1_network"]
     assert curve["n_tasks"] == 2
-    assert len(curve["milliseconds"]) == len(curve["accuracy"]) == 3  # two steps and the end
-    assert curve["milliseconds"] == sorted(curve["milliseconds"])
+    assert len(curve["milliseconds_alone"]) == len(curve["accuracy"]) == 3  # start and two steps
+    for entry in (curve, *extra["figure1"]):
+        assert entry["milliseconds_alone"] == sorted(entry["milliseconds_alone"])
+        assert entry["device"] == "cpu"
+        assert (entry["milliseconds_batched"] is None) == (entry is curve)
     times = {entry["method"]: entry["alone_s"] for entry in extra["run_times"]}
     assert times["Ent-min {phi+W}"] > 0
+    assert times["TIM-GD {phi+W}"] > 0
 
 
 def test_without_images_the_rows_are_not_run(tmp_path):
     result = run("--out", tmp_path / "r", "--only", "table4", "--tasks", 4, "--gradient-tasks", 1)
     assert result.exit_code == 0, result.output
     text = (tmp_path / "r" / "tables.md").read_text()
-    assert text.count("not run: needs images (checkpoint and root)") == 10
+    assert text.count("not run: needs images (checkpoint and root)") == 8
 
 
 def test_too_few_images_raise_before_any_work(given, tmp_path, embedded):

@@ -19,23 +19,35 @@ _OTHERS = "#999999"
 
 
 def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], title: str) -> None:
-    """Plot accuracy and mutual information against time per task, mean and 95 % band."""
+    """Plot accuracy and mutual information against time per task, mean and 95 % band.
+
+    There is a line of panels for tasks that are solved alone, and one for many tasks in a batch,
+    each with the curves that have such times.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for curve in curves:
-        _draw(left, curve, curve.accuracy)
-        _draw(right, curve, curve.mutual_information)
-    left.set_ylabel("accuracy on queries (%)")
-    right.set_ylabel("mutual information (nats)")
-    for axes in (left, right):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("time per task, set-up included (ms)")
-        axes.grid(alpha=0.3)
-    handles, names = left.get_legend_handles_labels()
+    lines = {
+        "one task at a time": [(curve, curve.milliseconds_alone) for curve in curves],
+        "many tasks in a batch": [(curve, curve.milliseconds_batched) for curve in curves],
+    }
+    lines = {name: drawn for name, drawn in lines.items() if any(times for _, times in drawn)}
+    figure = Figure(figsize=(10, 0.8 + 3.4 * len(lines)), layout="constrained")
+    panels = figure.subplots(len(lines), 2, sharey="col", squeeze=False)
+    for (left, right), (name, drawn) in zip(panels, lines.items(), strict=True):
+        for curve, times in drawn:
+            if times is not None:
+                _draw(left, curve.method, times, curve.accuracy)
+                _draw(right, curve.method, times, curve.mutual_information)
+        left.set_ylabel("accuracy on queries (%)")
+        right.set_ylabel("mutual information (nats)")
+        for axes in (left, right):
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.set_title(name, fontsize=10)
+            axes.set_xlabel("time per task, set-up included (ms)")
+            axes.grid(alpha=0.3)
+    handles, names = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
     figure.suptitle(title)
     for path in paths:
@@ -125,15 +137,16 @@ def plot_regimes(rows: Sequence[ResultRow], path: Path) -> None:
 
 def _draw(
     axes: Any,  # noqa: ANN401 - matplotlib's Axes
-    curve: CurveSummary,
+    method: str,
+    milliseconds: Sequence[float],
     values: Sequence[tuple[float, float]],
 ) -> None:
     """Draw one curve; a method without steps is a dashed horizontal line."""
-    colour = _COLOURS.get(curve.method)
+    colour = _COLOURS.get(method)
     mean = [value for value, _ in values]
     if len(mean) == 1:
-        axes.axhline(mean[0], color=colour, linestyle="--", label=curve.method)
+        axes.axhline(mean[0], color=colour, linestyle="--", label=method)
         return
-    axes.plot(curve.milliseconds, mean, color=colour, label=curve.method)
+    axes.plot(milliseconds, mean, color=colour, label=method)
     low, high = ([middle + sign * half for middle, half in values] for sign in (-1, 1))
-    axes.fill_between(curve.milliseconds, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.fill_between(milliseconds, low, high, color=colour, alpha=0.2, linewidth=0)

@@ -50,13 +50,16 @@ def reproduce(
         ),
     ] = None,
     checkpoint: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            help="Network, for the ablation over all its parameters: folder of a checkpoint or of "
-            "a training run (its best epoch), or a PyTorch file of weights."
+            help="Network, for the rows over all its parameters: folder of a checkpoint or of a "
+            "training run (its best epoch), or a PyTorch file of weights. May be repeated, each "
+            "with --root. It belongs to the features that record its weights and images."
         ),
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Images for --checkpoint.")] = None,
+    root: Annotated[
+        list[Path] | None, typer.Option(help="Images for --checkpoint; once per network.")
+    ] = None,
     base_root: Annotated[
         Path | None,
         typer.Option(
@@ -71,7 +74,12 @@ def reproduce(
         ),
     ] = None,
     network_tasks: Annotated[
-        int, typer.Option(help="Tasks per number over the network; each takes a minute on a CPU.")
+        int,
+        typer.Option(
+            help="Tasks per number over the network; each takes a minute on a CPU. Stored every "
+            "100 tasks. A stored number of fewer tasks is continued, one of more is kept: run the "
+            "command again into the same folder for another number of tasks on another network."
+        ),
     ] = 300,
     seed: Annotated[int, typer.Option(help="Task i depends on the seed and on i only.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
@@ -80,8 +88,9 @@ def reproduce(
 
     Writes report.html, tables.md, tables.tex, results.json, accuracies.safetensors (the accuracy of
     every task) and the figure. Rerun the command to resume an interrupted run. With --checkpoint
-    and --root the ablation over the whole network runs too; without --features everything runs on
-    features extracted from these images.
+    and --root the rows over the whole network run too; without --features everything runs on
+    features extracted from these images. Stored rows over the whole network are shown without the
+    network and the images, if the feature file records them.
 
     Example: infoshot reproduce --features mine.safetensors --out report
     """

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from infoshot.backbones import open_checkpoint
 from infoshot.backbones.encoders import is_weight_file
 from infoshot.benchmark.cell import check_task_count
 from infoshot.benchmark.variants import resolve_variants
@@ -32,6 +33,9 @@ from infoshot.reproduction.report_cells import (
     PlannedCell,
     Store,
     check_images,
+    check_networks,
+    dataset_of,
+    network_of,
     plan_cells,
     read_sources,
 )
@@ -89,8 +93,8 @@ def reproduce(
     methods: MethodLike | Sequence[MethodLike] = (),
     tasks: int = 10_000,
     gradient_tasks: int | None = None,
-    checkpoint: PathLike | None = None,
-    root: PathLike | None = None,
+    checkpoint: PathLike | Sequence[PathLike] | None = None,
+    root: PathLike | Sequence[PathLike] | None = None,
     base_root: PathLike | None = None,
     base_dataset: str | None = None,
     network_tasks: int = 300,
@@ -130,15 +134,20 @@ def reproduce(
         Tasks per number for gradient methods, which are slow; default: 300 on a CPU, else
         ``tasks``.
     checkpoint, root
-        A network (the folder of a checkpoint or of a training run, or a PyTorch file of weights)
-        and images. With them the ablation over the whole network runs too. If ``features`` is not
-        given, features and the mean of the base classes are extracted from these images.
+        One or several networks (the folder of a checkpoint or of a training run, or a PyTorch file
+        of weights), and images for each. With them the rows over the whole network run too, each
+        network on the features that record its weights and images. If ``features`` is not given,
+        features and the mean of the base classes are extracted from these images.
     base_root
-        The images that the network was trained on, if they are not under ``root``.
+        The images that the network was trained on, if they are not under ``root``; for a single
+        network.
     base_dataset
-        The data set that the network was trained on; default: what the checkpoint records.
+        The data set that the network was trained on; default: what the checkpoint records. For a
+        single network.
     network_tasks
-        Tasks per number over the whole network; each takes about a minute on a CPU.
+        Tasks per number over the whole network; each takes about a minute on a CPU. They are stored
+        every hundred tasks. A stored number of fewer tasks is continued, one of more is kept, so
+        calls into the same folder may have different networks and numbers of tasks.
     seed
         Task i depends on the seed and on i only.
     device
@@ -183,44 +192,50 @@ def reproduce(
     )
     paths = [Path(path) for path in _as_list(features)]
     names = (_as_list(dataset), _as_list(backbone))
-    _check_names(len(paths) or 1, *names)
-    if not paths and checkpoint is None:
+    pairs = _network_pairs(
+        _as_list(checkpoint), _as_list(root), base_root=base_root, base_dataset=base_dataset
+    )
+    _check_names(len(paths) or len(pairs) or 1, *names)
+    if not paths and not pairs:
         paths = [default_features_path()]
     given = read_sources(paths, *names)
-    network = _open_network(checkpoint, root, (base_root, base_dataset), names, given, device)
-    if network:
+    networks = _open_networks(pairs, (base_root, base_dataset), given, names, device)
+    for network in networks:
         check_images(plan, network)
-    planned = plan_cells(plan, given, network)
+    check_networks(given, networks)
+    planned = plan_cells(plan, given, networks)
     folder = Path(out)
     make_folder(folder)
     check_outputs(paths, [folder / "results.json"])
     with open_progress(progress) as bar, sole_writer(folder):
-        if network and not given:
-            given = read_sources([network.extract(folder, bar)], (), names[1])
-            planned = plan_cells(plan, given, network)
-        return _compute(plan, planned, given, network, folder, bar)
+        if not given:
+            extracted = [network.extract(folder, bar) for network in networks]
+            given = read_sources(extracted, (), names[1])
+            planned = plan_cells(plan, given, networks)
+        return _compute(plan, planned, given, networks, folder, bar)
 
 
 def _compute(
     plan: Plan,
     planned: Sequence[PlannedCell],
     features: Sequence[Loaded],
-    network: Network | None,
+    networks: Sequence[Network],
     folder: Path,
     bar: Progress,
 ) -> Reproduction:
     """Compute what the folder does not have yet, and write the report."""
     store = Store(folder, [source for source, _ in features])
     store.read()
-    run_cells(planned, features, store, network=network, progress=bar)
+    run_cells(planned, features, store, networks=networks, progress=bar)
     first_table = features[0][1]
+    network = network_of(first_table, networks)
     if "table5" in plan.experiments:
         add_run_times(plan, store, first_table, network, bar)
     if "figure1" in plan.experiments:
         add_convergence(plan, store, first_table, network, bar)
     findings = collect_findings(plan, planned, store)
     write_report(plan, planned, store, findings)
-    keys = dict.fromkeys(item.key for item in planned if not item.not_run)
+    keys = dict.fromkeys(item.key for item in planned if item.key in store.rows)
     return Reproduction(
         folder,
         rows=tuple(store.rows[key] for key in keys),
@@ -272,33 +287,47 @@ def _check_names(n_files: int, datasets: Sequence[str], backbones: Sequence[str]
                 raise InvalidArgumentError(checks.unknown_name(argument, name, known))
 
 
-def _open_network(
-    checkpoint: PathLike | None,
-    root: PathLike | None,
-    base: tuple[PathLike | None, str | None],
-    names: tuple[Sequence[str], Sequence[str]],
-    features: Sequence[Loaded],
-    device: str,
-) -> Network | None:
-    """Open the network, if one is given, with images of the data set of the first features."""
-    base_root, base_dataset = base
-    if checkpoint is None:
-        needing = {"root": root, "base_root": base_root, "base_dataset": base_dataset}
-        for name, value in needing.items():
-            if value is not None:
-                raise InvalidArgumentError(f"{name} must be given together with checkpoint=DIR.")
-        return None
-    if root is None:
+def _network_pairs(
+    checkpoints: Sequence[PathLike], roots: Sequence[PathLike], **of_one: object
+) -> list[tuple[Path, Path]]:
+    """Return every network with its images; arguments ``of_one`` need exactly one network."""
+    for name, value in {"root": roots or None, **of_one}.items():
+        if value is not None and not checkpoints:
+            raise InvalidArgumentError(f"{name} must be given together with checkpoint=DIR.")
+    for name, value in of_one.items():
+        if value is not None and len(checkpoints) > 1:
+            raise InvalidArgumentError(
+                f"{name} must be given with a single checkpoint; got {len(checkpoints)}."
+            )
+    if checkpoints and not roots:
         raise InvalidArgumentError("checkpoint must be given together with root=DIR.")
-    datasets, backbones = names
-    recorded = [table.provenance.get("dataset", "") for _, table in features]
-    path = Path(checkpoint)
-    return open_network(
-        path,
-        Path(root),
-        dataset=[*datasets, *recorded, ""][0],
-        backbone=backbones[0] if backbones and is_weight_file(path) else None,
-        base_root=None if base_root is None else Path(base_root),
-        base_dataset=base_dataset,
-        device=device,
-    )
+    if len(checkpoints) != len(roots):
+        raise InvalidArgumentError(
+            f"checkpoint and root must be given in pairs; got {len(checkpoints)} and {len(roots)}."
+        )
+    return [(Path(checkpoints[i]), Path(roots[i])) for i in range(len(roots))]
+
+
+def _open_networks(
+    pairs: Sequence[tuple[Path, Path]],
+    base: tuple[PathLike | None, str | None],
+    features: Sequence[Loaded],
+    names: tuple[Sequence[str], Sequence[str]],
+    device: str,
+) -> list[Network]:
+    """Open networks with images of the data set of their features."""
+    networks, (base_root, base_dataset) = [], base
+    for number, (path, root) in enumerate(pairs):
+        dataset, backbone = (dict(enumerate(given)).get(number, "") for given in names)
+        encoder = open_checkpoint(path, backbone if backbone and is_weight_file(path) else None)
+        networks.append(
+            open_network(
+                encoder,
+                root,
+                dataset=dataset_of(encoder, features) if features else dataset,
+                base_root=None if base_root is None else Path(base_root),
+                base_dataset=base_dataset,
+                device=device,
+            )
+        )
+    return networks

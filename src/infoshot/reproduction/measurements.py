@@ -8,7 +8,7 @@ use one core. The median of several repetitions counts.
 import dataclasses
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,17 +18,24 @@ from infoshot.benchmark.convergence import convergence_curve
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable, TaskBatch
 from infoshot.features import prepare
-from infoshot.reproduction.paper import EXPERIMENTS, cells
-from infoshot.reproduction.report_cells import Loaded, Plan, PlannedCell, Store
-from infoshot.reproduction.whole_network import Network, fine_tuning
+from infoshot.reproduction.adaptation import Adaptation
+from infoshot.reproduction.ent_min import EntMin
+from infoshot.reproduction.finetune import FineTuning
+from infoshot.reproduction.paper import ENT_MIN, EXPERIMENTS, WHOLE_NETWORK
+from infoshot.reproduction.report_cells import Loaded, Plan, PlannedCell, Store, network_of
+from infoshot.reproduction.whole_network import Network
 from infoshot.solvers import METHODS, solve
 from infoshot.tasks import TaskSpec, sample_tasks
 
 _TIMED = {"SimpleShot": "simpleshot", "TIM-ADM": "tim-adm", "TIM-GD": "tim-gd"}
-_NETWORK_RUN = "ent-min over the whole network"
+_TIMED_OVER_NETWORK: Mapping[str, Callable[[], Adaptation]] = {
+    "TIM-GD": FineTuning,
+    ENT_MIN[0]: EntMin,
+}
 _SINGLE_TASKS, _ROUNDS = 9, 3
 _BATCH = {"cpu": 64, "cuda": 1000}
-_CURVES, _CURVE_TASKS, _NETWORK_CURVE_TASKS = ("tim-adm", "tim-gd"), 128, 24
+_CURVES = ("tim-adm", "tim-gd")
+_CURVE_TASKS, _NETWORK_CURVE_TASKS = {"cpu": 64, "cuda": 200}, {"cpu": 24, "cuda": 200}
 
 
 def run_cells(
@@ -36,31 +43,50 @@ def run_cells(
     features: Sequence[Loaded],
     store: Store,
     *,
-    network: Network | None = None,
+    networks: Sequence[Network] = (),
     progress: Progress = SILENT,
 ) -> None:
-    """Run the cells that are not in the store; each result is stored as soon as it is computed."""
+    """Run the cells that are not in the store; each result is stored as soon as it is computed.
+
+    A cell over the whole network that is stored with fewer tasks than planned is continued.
+    """
     tables = {source.digest: table for source, table in features}
     missing: dict[str, PlannedCell] = {}  # tables share some cells
     for item in planned:
-        if not item.not_run and item.key not in store.rows:
+        if not item.not_run and not _is_stored(item, store):
             missing.setdefault(item.key, item)
     for number, item in enumerate(missing.values(), start=1):
         name = f"{_describe(item)} ({number} of {len(missing)})"
         progress.start(name, item.protocol.n_tasks, "tasks")
+        table = tables[item.source.digest]
         if item.cell.over_network:
-            assert network is not None
-            row, accuracies = network.score(item.cell, item.protocol, progress)
-        else:
-            row, accuracies = score_cell(
-                tables[item.source.digest],
-                item.cell.method(),
-                item.protocol,
-                features_name=item.source.name,
-                features_digest=item.source.digest,
-                on_progress=progress.advance,
-            )
+            _run_network_cell(item, network_of(table, networks), store, progress)
+            continue
+        row, accuracies = score_cell(
+            table,
+            item.cell.method(),
+            item.protocol,
+            features_name=item.source.name,
+            features_digest=item.source.digest,
+            on_progress=progress.advance,
+        )
         store.add(item.key, row, accuracies)
+
+
+def _is_stored(item: PlannedCell, store: Store) -> bool:
+    row = store.rows.get(item.key)
+    return row is not None and row.tasks >= item.protocol.n_tasks
+
+
+def _run_network_cell(
+    item: PlannedCell, network: Network | None, store: Store, progress: Progress
+) -> None:
+    """Run a cell over the whole network; every hundred tasks the result so far is stored."""
+    assert network is not None
+    row = store.rows.get(item.key)
+    earlier = None if row is None else (row, store.accuracies[item.key])
+    for scores in network.score(item.cell, item.protocol, earlier=earlier, progress=progress):
+        store.add(item.key, *scores)
 
 
 def _describe(item: PlannedCell) -> str:
@@ -80,11 +106,16 @@ def add_run_times(
     progress.start(EXPERIMENTS["table5"])
     device = plan.device
     times: list[dict[str, Any]] = store.extra.setdefault("run_times", [])
+    over_network = {_network_run(name): name for name in _TIMED_OVER_NETWORK}
+    # Earlier versions timed another computation under the name of entropy minimisation.
+    times[:] = [entry for entry in times if entry["run"] in {*_TIMED.values(), *over_network}]
     known = {entry["run"] for entry in times if entry["device"] == device}
-    if not known:
+    if not known & {*_TIMED.values()}:
         times += _measure_run_times(table, device)
-    if network is not None and _NETWORK_RUN not in known:
-        times.append(_measure_network_run_time(network, device, plan.n_network_tasks))
+    for run, name in over_network.items():
+        setting = _TIMED_OVER_NETWORK[name]()
+        if network is not None and run not in known and network.can_run(setting):
+            times.append(_measure_network_run_time(network, name, setting, plan))
     store.write()
 
 
@@ -95,30 +126,55 @@ def add_convergence(
     network: Network | None,
     progress: Progress = SILENT,
 ) -> None:
-    """Record accuracy and mutual information step by step, unless the store has them."""
+    """Record accuracy and mutual information step by step, unless the store has them.
+
+    All curves of a figure come from one kind of device. Those of a GPU are not replaced by those
+    of a CPU.
+    """
     progress.start(EXPERIMENTS["figure1"])
-    if "figure1" not in store.extra:
+    kind = _kind(plan.device)
+    if not _has_curves(store.extra.get("figure1", []), kind, _CURVE_TASKS[kind]):
         moved = dataclasses.replace(
             table, features=table.features.to(plan.device), labels=table.labels.to(plan.device)
         )
         store.extra["figure1"] = [
             dataclasses.asdict(
-                convergence_curve(moved, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS).summary()
+                convergence_curve(
+                    moved, METHODS[name], TaskSpec(), n_tasks=_CURVE_TASKS[kind], alone=True
+                ).summary()
             )
             for name in _CURVES
         ]
         store.write()
-    n_tasks = min(_NETWORK_CURVE_TASKS, max(2, plan.n_network_tasks))  # a band needs two tasks
+    n_tasks = min(_NETWORK_CURVE_TASKS[kind], max(2, plan.n_network_tasks))  # for a band two
     known = store.extra.get("figure1_network", [])
-    if network is not None and not any(curve["n_tasks"] >= n_tasks for curve in known):
+    same_device = _kind(store.extra["figure1"][0]["device"]) == kind
+    if network is not None and same_device and not _has_curves(known, kind, n_tasks):
         curve = network.curve(n_tasks, plan.device)
         store.extra["figure1_network"] = [dataclasses.asdict(curve.summary())]
         store.write()
 
 
+def _has_curves(entries: Sequence[Mapping[str, Any]], kind: str, n_tasks: int) -> bool:
+    """Whether stored curves need not be measured again.
+
+    Earlier versions did not time tasks alone.
+    """
+    return bool(entries) and all(
+        "milliseconds_alone" in entry
+        and entry["n_tasks"] >= n_tasks
+        and _kind(entry["device"]) in (kind, "cuda")
+        for entry in entries
+    )
+
+
+def _kind(device: str) -> str:
+    return "cuda" if device.startswith("cuda") else "cpu"
+
+
 def _measure_run_times(table: FeatureTable, device: str) -> list[dict[str, Any]]:
     """Return seconds per 5-way 5-shot task of every timed method, single and in a batch."""
-    n_batch = _BATCH["cuda" if device.startswith("cuda") else "cpu"]
+    n_batch = _BATCH[_kind(device)]
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -147,15 +203,21 @@ def _measure_run_times(table: FeatureTable, device: str) -> list[dict[str, Any]]
     return entries
 
 
-def _measure_network_run_time(network: Network, device: str, n_tasks: int) -> dict[str, Any]:
-    """Return seconds per task of entropy minimisation over the whole network, on all cores."""
-    cell = next(cell for cell in cells("table4") if cell.run.name == "ent-min")
-    n_tasks = min(_SINGLE_TASKS, n_tasks)
+def _network_run(name: str) -> str:
+    return f"{name} over the whole network"
+
+
+def _measure_network_run_time(
+    network: Network, name: str, setting: Adaptation, plan: Plan
+) -> dict[str, Any]:
+    """Return seconds per task of a method over the whole network, on all cores."""
+    n_tasks = min(_SINGLE_TASKS, plan.n_network_tasks)
+    seconds = network.seconds_per_task(setting, n_tasks, plan.device)
     return {
-        "method": f"{cell.name} {{{cell.parameters}}}",
-        "run": _NETWORK_RUN,
-        "device": device,
-        "alone_s": statistics.median(network.seconds_per_task(fine_tuning(cell), n_tasks, device)),
+        "method": f"{name} {{{WHOLE_NETWORK}}}",
+        "run": _network_run(name),
+        "device": plan.device,
+        "alone_s": statistics.median(seconds),
         "batched_s": None,
         "batch": 1,
     }

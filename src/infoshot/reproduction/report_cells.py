@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from infoshot.backbones import Encoder
 from infoshot.benchmark import Protocol, rows_from_json, rows_to_json
 from infoshot.core.atomic import write_atomically
 from infoshot.core.errors import DataError
@@ -27,8 +28,14 @@ from infoshot.core.regular_file import read_regular
 from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import digest, read_features
+from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells, comparable_dataset
-from infoshot.reproduction.whole_network import NO_BASE_MEAN, Network, fine_tuning
+from infoshot.reproduction.whole_network import (
+    NO_BASE_MEAN,
+    Network,
+    fine_tuning,
+    network_identity,
+)
 from infoshot.solvers import Method, Solver
 from infoshot.tasks import TaskSpec
 
@@ -110,11 +117,12 @@ class PlannedCell:
 
 
 def plan_cells(
-    plan: Plan, features: Sequence[Loaded], network: Network | None = None
+    plan: Plan, features: Sequence[Loaded], networks: Sequence[Network] = ()
 ) -> list[PlannedCell]:
     """Plan all cells, each with a reason where the features do not allow it.
 
-    Cells over the whole network are compared with the first features and need images.
+    Cells over the whole network need a network and images; a cell without them has a key too, so
+    that results from elsewhere are found.
 
     Raises
     ------
@@ -123,15 +131,55 @@ def plan_cells(
     """
     planned = []
     for source, table in features:
+        network = network_of(table, networks)
         for experiment in plan.experiments:
             if (experiment == "table2") != (source.dataset == SHIFTED):
                 continue
             for cell in plan.cells(experiment):
-                if not cell.over_network:
-                    planned.append(_plan_cell(plan, cell, source, table))
-                elif source == features[0][0]:
+                if cell.over_network:
                     planned.append(_plan_network_cell(plan, cell, source, table, network))
+                else:
+                    planned.append(_plan_cell(plan, cell, source, table))
     return planned
+
+
+def network_of(table: FeatureTable, networks: Sequence[Network]) -> Network | None:
+    """Return the network that made features, if it is among these."""
+    return next((network for network in networks if network.made(table)), None)
+
+
+def dataset_of(checkpoint: Encoder, features: Sequence[Loaded]) -> str:
+    """Return the data set of the features that a network made; empty if it is unknown.
+
+    A network may have made features of its own data set and of a shifted one. The first counts.
+
+    Raises
+    ------
+    DataError
+        If all features record other weights.
+    """
+    made = [
+        source.dataset or table.provenance.get("dataset", "")
+        for source, table in features
+        if table.provenance.get("weights_sha256", checkpoint.digest) == checkpoint.digest
+    ]
+    if not made:
+        raise _not_made("weights")
+    return next((name for name in made if name != SHIFTED), made[0])
+
+
+def check_networks(features: Sequence[Loaded], networks: Sequence[Network]) -> None:
+    """Raise if a network made none of the features."""
+    for network in networks:
+        if features and not any(network.made(table) for _, table in features):
+            raise _not_made("images, or of images of another size")
+
+
+def _not_made(what: str) -> DataError:
+    return DataError(
+        "features must be those of the network in checkpoint and of the images in root; got "
+        f"features of other {what}. Without features, they are extracted from the images."
+    )
 
 
 def check_images(plan: Plan, network: Network) -> None:
@@ -146,11 +194,14 @@ def _plan_network_cell(
     plan: Plan, cell: Cell, source: Source, table: FeatureTable, network: Network | None
 ) -> PlannedCell:
     protocol = plan.protocol(cell)
+    setting = fine_tuning(cell)
+    known = network_identity(table.provenance if network is None else network.about)
+    key, reason = _network_key(protocol, known, setting) if known else "", ""
     if network is None:
-        return PlannedCell(cell, source, protocol, "", "needs images (checkpoint and root)")
-    network.check_features(table)
-    key = _cell_key(protocol, network.about, dataclasses.asdict(fine_tuning(cell)))
-    return PlannedCell(cell, source, protocol, key)
+        reason = "needs images (checkpoint and root)"
+    elif not network.can_run(setting):
+        reason = "the checkpoint has no base classifier"
+    return PlannedCell(cell, source, protocol, key, reason)
 
 
 def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
@@ -187,14 +238,27 @@ def _check_rows(source: Source, table: FeatureTable, cell: Cell) -> None:
 
 def _cell_key(protocol: Protocol, *what: Any) -> str:  # noqa: ANN401 - any plain value
     """Return the digest of everything the numbers of a cell depend on."""
+    how = [protocol.n_tasks, str(protocol.dtype), protocol.device.split(":")[0]]
+    return _digest(*what, _task(protocol), *how)
+
+
+def _network_key(protocol: Protocol, network: Sequence[str], setting: Adaptation) -> str:
+    """Return the digest of everything the tasks of a cell over the whole network depend on.
+
+    The number of tasks is not part of it, so that more tasks continue a result. The device is not
+    either: a report may be made where the GPU of its results is not.
+    """
+    how = [type(setting).__name__, dataclasses.asdict(setting)]
+    return _digest("whole network", list(network), how, _task(protocol))
+
+
+def _task(protocol: Protocol) -> list[Any]:
     spec = protocol.spec
-    how = [
-        [spec.n_way, spec.n_shot, spec.n_query, spec.seed, str(spec.regime)],
-        protocol.n_tasks,
-        str(protocol.dtype),
-        protocol.device.split(":")[0],
-    ]
-    text = json.dumps([*what, *how], sort_keys=True, default=repr)
+    return [spec.n_way, spec.n_shot, spec.n_query, spec.seed, str(spec.regime)]
+
+
+def _digest(*what: Any) -> str:  # noqa: ANN401 - any plain value
+    text = json.dumps(what, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

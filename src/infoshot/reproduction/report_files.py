@@ -43,6 +43,13 @@ _TIME_NOTE = (
     "Solving only: features and tasks are given and nothing is scored. Median of several runs "
     "after a warm-up. On a CPU one core is used, and all cores for a whole network."
 )
+_FIGURE_NOTE = (
+    "Accuracy on the queries and mutual information between queries and predictions (alpha = 1) "
+    "during a solve, against time per task on a logarithmic axis. Above, every task is solved "
+    "alone; below, all tasks together, which is impossible if each fine-tunes the whole network "
+    "{phi+W}. Predictions over {phi+W} are those of the network in evaluation mode. Recording "
+    "does not count. Steps are timed one by one, so whole solves take less time (Table 5)."
+)
 _PUBLISHED_TEXT = (
     'Columns named "published" have the numbers of the paper. Its authors computed them on '
     "features of their own, so a difference in absolute accuracy says more about the features "
@@ -128,7 +135,8 @@ def _label(cell: Cell) -> str:
 def _line(
     label: str, group: Sequence[PlannedCell], shots: Sequence[int], store: Store
 ) -> list[str]:
-    tasks = sorted({f"{item.protocol.n_tasks:,}" for item in group if not item.not_run})
+    counts = sorted({store.rows[item.key].tasks for item in group if item.key in store.rows})
+    tasks = [f"{count:,}" for count in counts]
     line = [label, ", ".join(group[0].cell.assumes) or "nothing", " / ".join(tasks)]
     by_shots = {item.cell.shots: item for item in group}
     for shot in shots:
@@ -251,6 +259,7 @@ def _latex(table: Table) -> str:
 def _draw_figure(store: Store) -> Picture | None:
     """Draw the convergence figure into the folder, if its curves were recorded."""
     entries = [*store.extra.get("figure1", []), *store.extra.get("figure1_network", [])]
+    entries = [entry for entry in entries if "milliseconds_alone" in entry]
     if not entries:
         return None
     curves = [CurveSummary(**entry) for entry in entries]
@@ -262,8 +271,7 @@ def _draw_figure(store: Store) -> Picture | None:
     return Picture(
         png.read_bytes(),
         alt=f"Accuracy and mutual information against time per task; {ends}.",
-        caption="Accuracy on the queries and mutual information between queries and predictions "
-        "(alpha = 1) during a solve, against time per task on a logarithmic axis.",
+        caption=_FIGURE_NOTE,
     )
 
 

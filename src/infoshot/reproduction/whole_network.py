@@ -1,7 +1,13 @@
-"""Cells over {phi, W}: each task fine-tunes the network on its own images."""
+"""Cells over {phi, W}: each task fine-tunes the network on its own images.
+
+What such a cell depends on is in the provenance of the features of the images, see
+:func:`network_identity`. A report therefore finds stored results without the network and the
+images.
+"""
 
 import dataclasses
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from infoshot.backbones import Encoder, open_checkpoint
+from infoshot.backbones import Encoder
 from infoshot.benchmark import Protocol
 from infoshot.benchmark.convergence import Curve
 from infoshot.core.errors import DataError
@@ -32,7 +38,9 @@ from infoshot.features.extract import (
 from infoshot.images import ImageDataset, ImageSplit, open_dataset
 from infoshot.images.in_memory import load_crops
 from infoshot.metrics import accuracy, mean_interval
-from infoshot.reproduction.finetune import FineTuner, FineTuning
+from infoshot.reproduction.adaptation import Adaptation, FineTuner
+from infoshot.reproduction.ent_min import BaseLogits, EntMin
+from infoshot.reproduction.finetune import FineTuning
 from infoshot.reproduction.paper import SHIFT, SHIFTED, WHOLE_NETWORK, Cell
 from infoshot.solvers.objective import conditional_entropy, marginal_entropy
 from infoshot.tasks import TaskSampler, TaskSpec
@@ -40,6 +48,21 @@ from infoshot.tasks.image_tasks import image_tasks
 
 NO_BASE_MEAN = "no_base_mean"  # provenance of features: the reason why they have no base mean
 _DEFAULT_DATASET = "mini-imagenet"
+_STORED_AT_ONCE = 100  # tasks that an interrupted cell may have to compute again
+Scores = tuple[ResultRow, Tensor]
+"""A row, and the accuracies of its tasks between 0 and 1, shape ``(task,)``."""
+
+
+def network_identity(provenance: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the weights, the images and their size, from the provenance of features.
+
+    Empty if the provenance does not record them. The version and the way of decoding are left out:
+    older files have them in other words.
+    """
+    if not {"weights_sha256", "split_sha256", "transform"} <= provenance.keys():
+        return ()
+    sizes = provenance["transform"].split(", ")[:2]
+    return provenance["weights_sha256"], provenance["split_sha256"], *sizes
 
 
 @dataclass(frozen=True)
@@ -55,14 +78,16 @@ class Network:
     how: Extraction
     base: BaseImages | None = None
 
-    def check_features(self, features: FeatureTable) -> None:
-        """Raise if features that it is compared with record the weights of another network."""
-        weights = self.checkpoint.digest
-        if features.provenance.get("weights_sha256", weights) != weights:
-            raise DataError(
-                "features must be those of the network in checkpoint; got features of other "
-                "weights. Without features, they are extracted from the images."
-            )
+    def made(self, features: FeatureTable) -> bool:
+        """Return whether features are those of this network and these images.
+
+        Features that do not record where they come from may be.
+        """
+        return network_identity(features.provenance) in ((), network_identity(self.about))
+
+    def can_run(self, setting: Adaptation) -> bool:
+        """Return whether the network has what a method starts from."""
+        return self.checkpoint.classifier is not None or not isinstance(setting, EntMin)
 
     def validate(self, protocol: Protocol) -> None:
         """Raise, before any work, if the tasks cannot be drawn from the images."""
@@ -74,10 +99,10 @@ class Network:
     def extract(self, folder: Path, progress: Progress = SILENT) -> Path:
         """Extract features and the base mean into a folder, from its cache where possible.
 
-        The name of the feature file has the digest of the weights in it, so that features of
-        another network are never overwritten.
+        The name of the feature file has the data set and the digest of the weights in it, so that
+        features of another network are never overwritten.
         """
-        path = folder / f"features-{self.checkpoint.digest[:8]}.safetensors"
+        path = folder / f"features-{self.dataset}-{self.checkpoint.digest[:8]}.safetensors"
         cache = FeatureCache(folder / "cache", encoder_provenance(self.checkpoint, self.how))
 
         def extract(dataset: str, split: ImageSplit) -> FeatureTable:
@@ -109,39 +134,66 @@ class Network:
         return load_crops(self.split.records, resize, crop, n_workers=self.how.n_workers)
 
     def score(
-        self, cell: Cell, protocol: Protocol, progress: Progress = SILENT
-    ) -> tuple[ResultRow, Tensor]:
+        self,
+        cell: Cell,
+        protocol: Protocol,
+        *,
+        earlier: Scores | None = None,
+        progress: Progress = SILENT,
+    ) -> Iterator[Scores]:
         """Fine-tune the network on every task, in bfloat16 on a GPU.
+
+        Parameters
+        ----------
+        earlier
+            Result of the first tasks. They are not computed again, unless another kind of device
+            computed them.
 
         Returns
         -------
-        The row, and the accuracies of the tasks between 0 and 1, shape ``(task,)``.
+        The result of all tasks so far, after every hundred tasks and at the end.
         """
-        on_gpu = protocol.device.startswith("cuda")
-        crops, setting, scores = self.crops, fine_tuning(cell), []
+        crops, setting = self.crops.to(protocol.device), fine_tuning(cell)
         fine_tuner = self._fine_tuner(setting, protocol.device)
-        start = time.perf_counter()
-        for task, labels in image_tasks(crops, self.split, protocol.spec, range(protocol.n_tasks)):
-            probabilities = fine_tuner(task)
-            scores.append(accuracy(probabilities.unsqueeze(0), labels.unsqueeze(0)))
-            progress.advance()
-        seconds = time.perf_counter() - start
-        accuracies = torch.cat(scores)
-        mean, half_width = mean_interval(accuracies)
-        row = ResultRow(
+        scores, seconds = torch.empty(0), 0.0
+        if earlier is not None and _kind(earlier[0].device) == _kind(protocol.device):
+            scores, seconds = earlier[1][: protocol.n_tasks], earlier[0].seconds
+        progress.advance(len(scores))
+        while len(scores) < protocol.n_tasks:
+            n_so_far = min(len(scores) + _STORED_AT_ONCE, protocol.n_tasks)
+            some = range(len(scores), n_so_far)
+            start, new = time.perf_counter(), [scores]
+            for task, labels in image_tasks(crops, self.split, protocol.spec, some):
+                probabilities = fine_tuner(task)
+                new.append(accuracy(probabilities.unsqueeze(0), labels.unsqueeze(0)).float())
+                progress.advance()
+            scores = torch.cat(new)
+            seconds += time.perf_counter() - start
+            so_far = dataclasses.replace(protocol, n_tasks=n_so_far)
+            yield self._row(cell, setting, so_far, scores, seconds), scores
+
+    def _row(
+        self,
+        cell: Cell,
+        setting: Adaptation,
+        protocol: Protocol,
+        accuracies: Tensor,
+        seconds: float,
+    ) -> ResultRow:
+        mean, half_width = mean_interval(accuracies.double())
+        return ResultRow(
             method=f"{cell.run.name} over the whole network",
             assumes=cell.assumes,
             mean=100 * mean,
             ci95=100 * half_width,
             **protocol.describe(seconds),
-            dtype="bfloat16" if on_gpu else "float32",
+            dtype="bfloat16" if protocol.device.startswith("cuda") else "float32",
             features=f"{self.about['backbone']} on images",
             features_digest=self.about["weights_sha256"],
             settings=dataclasses.asdict(setting),
         )
-        return row, accuracies
 
-    def seconds_per_task(self, setting: FineTuning, n_tasks: int, device: str) -> list[float]:
+    def seconds_per_task(self, setting: Adaptation, n_tasks: int, device: str) -> list[float]:
         """Time single 5-way 5-shot tasks after a warm-up task; decoding does not count."""
         fine_tuner, seconds = self._fine_tuner(setting, device), []
         for task, _ in image_tasks(self.crops, self.split, TaskSpec(n_shot=5), range(n_tasks + 1)):
@@ -153,7 +205,8 @@ class Network:
     def curve(self, n_tasks: int, device: str) -> Curve:
         """Record accuracy and mutual information while tasks fine-tune the network in turn.
 
-        One warm-up task runs before the ``n_tasks``.
+        Predictions are recorded in evaluation mode, as the authors do. One warm-up task runs before
+        the ``n_tasks``.
         """
         fine_tuner = self._fine_tuner(FineTuning(), device)
         seconds, scores, information = [], [], []
@@ -167,32 +220,35 @@ class Network:
                 information.append(torch.cat(recorder.information))
         return Curve(
             f"tim-gd {{{WHOLE_NETWORK}}}",
-            torch.stack(seconds).mean(0),
+            device,
             torch.stack(scores),
             torch.stack(information),
+            seconds_alone=torch.stack(seconds).mean(0),
         )
 
-    def _fine_tuner(self, setting: FineTuning, device: str) -> FineTuner:
+    def _fine_tuner(self, setting: Adaptation, device: str) -> FineTuner:
         backbone = self.checkpoint.backbone.to(device)
+        if isinstance(setting, EntMin):
+            assert self.checkpoint.classifier is not None
+            backbone = BaseLogits(backbone, self.checkpoint.classifier)
         return FineTuner(backbone, setting, amp=device.startswith("cuda"))
 
 
 def open_network(
-    checkpoint: Path,
+    encoder: Encoder,
     root: Path,
     *,
     dataset: str = "",
-    backbone: str | None = None,
     base_root: Path | None = None,
     base_dataset: str | None = None,
     device: str = "cpu",
 ) -> Network:
-    """Open a network, the test images of a data set, and the images of the base classes.
+    """Open the test images of a data set for a network, and the images of its base classes.
 
     Parameters
     ----------
-    checkpoint, backbone
-        As in :func:`infoshot.backbones.open_checkpoint`.
+    encoder
+        The network.
     root, dataset
         The images; without a name, those of the data set that the network was trained on. The name
         ``mini-to-cub`` also tells what the network was trained on.
@@ -202,7 +258,6 @@ def open_network(
         The data set that the network was trained on; ``None``: what the checkpoint records.
     """
     how = Extraction(device=device)
-    encoder = open_checkpoint(checkpoint, backbone)
     how.sizes(encoder)
     if dataset == SHIFTED:
         base_dataset, dataset = SHIFT
@@ -239,17 +294,22 @@ class _Recorder:
         self._labels, self._device, self._own_seconds = labels, device, 0.0
         self._start = time.perf_counter()
 
-    def __call__(self, log_p: Tensor) -> None:
+    def __call__(self, predict: Callable[[], Tensor]) -> None:
         """Record one step."""
         if self._device.startswith("cuda"):
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
         self.seconds.append(now - self._start - self._own_seconds)
+        log_p = predict()
         self.accuracy.append(accuracy(log_p, self._labels).cpu())
         self.information.append((marginal_entropy(log_p) - conditional_entropy(log_p)).cpu())
         self._own_seconds += time.perf_counter() - now
 
 
-def fine_tuning(cell: Cell) -> FineTuning:
+def fine_tuning(cell: Cell) -> Adaptation:
     """Return the settings of a cell over the whole network."""
-    return FineTuning(**cell.settings)
+    return EntMin() if cell.run.name == "ent-min" else FineTuning(**cell.settings)
+
+
+def _kind(device: str) -> str:
+    return device.split(":", maxsplit=1)[0]
