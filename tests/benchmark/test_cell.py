@@ -8,7 +8,14 @@ import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
 from infoshot import DataError, FeatureTable, InvalidArgumentError, TimAdm, solve
-from infoshot.benchmark import Protocol, result_table, rows_from_json, rows_to_json, score_cell
+from infoshot.benchmark import (
+    Protocol,
+    convergence,
+    result_table,
+    rows_from_json,
+    rows_to_json,
+    score_cell,
+)
 from infoshot.benchmark.convergence import convergence_curve
 from infoshot.features import prepare
 from infoshot.metrics import accuracy, mean_interval
@@ -187,7 +194,26 @@ def test_curve_starts_at_prototypes_and_ends_at_the_solution(embedded):
     torch.testing.assert_close(curve.accuracy[:, :1], start.accuracy)
     assert (curve.mutual_information[:, -1] > curve.mutual_information[:, 0]).all()
     assert curve.accuracy[:, -1].mean() > curve.accuracy[:, 0].mean()
-    assert (curve.seconds.diff() > 0).all()
+    assert (curve.seconds_batched.diff() > 0).all()
+    assert curve.seconds_alone is None
+
+
+def test_a_curve_has_the_time_of_tasks_alone(embedded, monkeypatch):
+    sizes, original = [], convergence.solve
+
+    def count(solver, tasks, **options):
+        sizes.append(len(tasks))
+        return original(solver, tasks, **options)
+
+    monkeypatch.setattr(convergence, "solve", count)
+    method = METHODS["tim-adm"]
+    curve = convergence_curve(embedded, method, TaskSpec(n_shot=5), n_tasks=6, alone=True)
+    assert sizes == [6] + [1] * 7  # together, a warm-up, each alone
+    assert curve.seconds_alone.shape == curve.seconds_batched.shape == (151,)
+    assert (curve.seconds_alone.diff() > 0).all()
+    summary = curve.summary()
+    assert summary.milliseconds_alone == pytest.approx((1000 * curve.seconds_alone).tolist())
+    assert summary.device == "cpu"
 
 
 def test_curve_of_a_task_that_stopped_keeps_its_accuracy(embedded):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from infoshot.benchmark import Protocol, rows_from_json, score_cell
-from infoshot.benchmark.plots import _label_heights, plot_regimes, plot_time
+from infoshot.benchmark.convergence import CurveSummary
+from infoshot.benchmark.plots import _label_heights, plot_convergence, plot_regimes, plot_time
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec
 
@@ -34,6 +35,26 @@ def test_figures_are_drawn(row, tmp_path):
     plot_time(five, dict.fromkeys(METHODS, 1.0), tmp_path / "time.png")
     for name in ("regimes", "time"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def _curve(method, alone, batched):
+    values = [(50.0 + i, 1.0) for i in range(3)]
+    return CurveSummary(method, 9, "cpu", alone, batched, values, values)
+
+
+def test_convergence_has_a_line_of_panels_per_regime(tmp_path):
+    times = [1.0, 2.0, 3.0]
+    both, single = _curve("tim-adm", times, times), _curve("tim-gd {phi+W}", times, None)
+    plot_convergence([both, single], [tmp_path / "two.svg"], "title")
+    plot_convergence([_curve("tim-adm", None, times)], [tmp_path / "one.svg"], "title")
+    two, one = ((tmp_path / f"{name}.svg").read_text() for name in ("two", "one"))
+    assert two.count("<!-- one task at a time -->") == 2
+    assert two.count("<!-- many tasks in a batch (not possible for tim-gd {phi+W}) -->") == 2
+    assert one.count("<!-- many tasks in a batch -->") == 2
+    assert "one task at a time" not in one
+    before = (tmp_path / "two.svg").read_bytes()
+    plot_convergence([both, single], [tmp_path / "two.svg"], "title")
+    assert (tmp_path / "two.svg").read_bytes() == before
 
 
 def test_labels_do_not_overlap(row):

@@ -39,12 +39,14 @@ def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], titl
             if times is not None:
                 _draw(left, curve.method, times, curve.accuracy)
                 _draw(right, curve.method, times, curve.mutual_information)
+        without = ", ".join(curve.method for curve, times in drawn if times is None)
+        title_of_line = f"{name} (not possible for {without})" if without else name
         left.set_ylabel("accuracy on queries (%)")
         right.set_ylabel("mutual information (nats)")
         for axes in (left, right):
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:g}")
-            axes.set_title(name, fontsize=10)
+            axes.set_title(title_of_line, fontsize=10)
             axes.set_xlabel("time per task, set-up included (ms)")
             axes.grid(alpha=0.3)
     handles, names = panels[0][0].get_legend_handles_labels()

@@ -265,7 +265,9 @@ def _draw_figure(store: Store) -> Picture | None:
     curves = [CurveSummary(**entry) for entry in entries]
     png = store.folder / "figure1.png"
     counts = ", ".join(f"{curve.n_tasks} of {curve.method}" for curve in curves)
-    title = f"5-way 1-shot, mean and 95% band of tasks: {counts}"
+    if len({curve.n_tasks for curve in curves}) == 1:
+        counts = f"{curves[0].n_tasks} for each method"
+    title = f"5-way 1-shot on {curves[0].device}, mean and 95% band of tasks: {counts}"
     plot_convergence(curves, [png, png.with_suffix(".svg")], title)
     ends = ", ".join(f"{curve.method} ends at {curve.accuracy[-1][0]:.1f}%" for curve in curves)
     return Picture(
