@@ -160,9 +160,9 @@ def test_a_network_belongs_to_the_features_it_made(root, tmp_path):
     assert network_of(tables[0], [two]) is None
     assert [dataset_of(network.checkpoint, features) for network in networks] == ["folder"] * 2
     check_networks(features, networks)
-    for stranger in (_network(root, seed=2), _network(other), _network(root, crop=16)):
+    for other_network in (_network(root, seed=2), _network(other), _network(root, crop=16)):
         with pytest.raises(DataError, match="features must be those of the network in checkpoint"):
-            check_networks(features, [one, stranger])
+            check_networks(features, [one, other_network])
 
 
 def test_a_shifted_data_set_does_not_decide_which_images_to_open(root, tmp_path):

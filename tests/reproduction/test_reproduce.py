@@ -128,7 +128,7 @@ def test_an_interrupted_run_resumes_with_the_same_result(report, tmp_path, monke
 
 
 def test_run_times_and_figure(tmp_path, monkeypatch):
-    monkeypatch.setattr("infoshot.reproduction.measurements._CURVE_TASKS", 2)
+    monkeypatch.setattr("infoshot.reproduction.measurements._CURVE_TASKS", {"cpu": 2})
     monkeypatch.setattr("infoshot.reproduction.measurements._SINGLE_TASKS", 1)
     monkeypatch.setattr("infoshot.reproduction.measurements._BATCH", {"cpu": 2})
     result = run("--out", tmp_path / "r", "--only", "table5,figure1", *SMALL)
