@@ -170,8 +170,11 @@ def test_a_shifted_data_set_does_not_decide_which_images_to_open(root, tmp_path)
     [(source, table)] = read_sources([network.extract(tmp_path)], ["mini-imagenet"], [])
     shifted = (dataclasses.replace(source, dataset="mini-to-cub"), table)
     assert dataset_of(network.checkpoint, [shifted, (source, table)]) == "mini-imagenet"
-    assert dataset_of(network.checkpoint, [shifted]) == "cub"
-    assert dataset_of(_network(root, seed=1).checkpoint, [shifted]) == ""
+    assert dataset_of(network.checkpoint, [shifted]) == "mini-to-cub"
+    unnamed = (dataclasses.replace(source, dataset=""), table)
+    assert dataset_of(network.checkpoint, [unnamed]) == "folder"
+    with pytest.raises(DataError, match="got features of other weights"):
+        dataset_of(_network(root, seed=1).checkpoint, [shifted, unnamed])
 
 
 def test_provenance_without_a_network_identifies_none():
@@ -218,6 +221,8 @@ def _sources(folder):
 
 
 def test_networks_and_images_come_in_pairs(pairs, tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"base_root must be given with a single"):
+        reproduce(tmp_path / "r", **pairs, base_root=tmp_path)
     one_root = {**pairs, "root": pairs["root"][:1]}
     with pytest.raises(InvalidArgumentError, match=r"must be given in pairs; got 2 and 1\.$"):
         reproduce(tmp_path / "r", **one_root)

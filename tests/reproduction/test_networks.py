@@ -11,18 +11,25 @@ from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
 from infoshot.features.api import extract
 from infoshot.images.splits import published_split
+from infoshot.reproduction.ent_min import EntMin
 from infoshot.reproduction.paper import comparable_dataset
 from tests.image_folders import make_folders
 from tests.labelling.commands import run
 
 RESNET18 = Path(__file__).parents[2] / "results" / "training" / "resnet18" / "checkpoint"
-TABLE1 = ("--only", "table1", "--tasks", 4, "--gradient-tasks", 1)
+TABLE1 = ("--only", "table1", "--tasks", 4, "--gradient-tasks", 1, "--network-tasks", 1)
 TABLES = ("--only", "table1,table2", "--tasks", 4, "--gradient-tasks", 1)
 MINI = {
     split: [name for name, own in published_split("mini-imagenet").items() if own == split][:5]
     for split in ("train", "test")
 }
 BIRDS = [f"{number:03}.Bird" for number in range(1, 21)]  # five test classes by the rule of CUB
+
+
+@pytest.fixture(autouse=True)
+def _one_epoch(monkeypatch):
+    """Fine-tune for one epoch instead of 25."""
+    monkeypatch.setitem(EntMin.__init__.__kwdefaults__, "n_steps", 1)
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +104,8 @@ def test_file_in_the_layout_of_the_authors(conv4, mini_network, mini, tmp_path):
     assert torch.equal(table.features, expected.features)
     assert torch.equal(table.base_mean, expected.base_mean)
     assert table.provenance["backbone"] == "conv4"
+    methods = {row["method"] for row in results(tmp_path / "r")["rows"]}
+    assert "ent-min over the whole network" in methods  # the file has the base classifier
     result = run("reproduce", *arguments)
     assert result.exit_code == 2
     assert "does not record its network; pass --backbone NAME as well" in result.stderr
@@ -131,7 +140,9 @@ def test_base_mean_is_extracted_so_that_all_methods_run(mini_network, mini, tmp_
     methods = {row["method"] for row in results(tmp_path / "r")["rows"]}
     assert {"simpleshot", "laplacianshot"} <= methods
     text = (tmp_path / "r" / "tables.md").read_text()
-    assert "not run: " not in text
+    reasons = {line.split("not run: ")[1].split(" |")[0] for line in text.splitlines()
+               if "not run: " in line}  # fmt: skip
+    assert reasons == {"the checkpoint has no base classifier"}
     verdict = next(line for line in text.splitlines() if "above SimpleShot and Laplacian" in line)
     assert "not run" not in verdict
 
