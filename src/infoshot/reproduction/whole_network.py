@@ -195,8 +195,8 @@ class Network:
 
     def seconds_per_task(self, setting: Adaptation, n_tasks: int, device: str) -> list[float]:
         """Time single 5-way 5-shot tasks after a warm-up task; decoding does not count."""
-        fine_tuner, seconds = self._fine_tuner(setting, device), []
-        for task, _ in image_tasks(self.crops, self.split, TaskSpec(n_shot=5), range(n_tasks + 1)):
+        fine_tuner, seconds, crops = self._fine_tuner(setting, device), [], self.crops.to(device)
+        for task, _ in image_tasks(crops, self.split, TaskSpec(n_shot=5), range(n_tasks + 1)):
             start = time.perf_counter()
             fine_tuner(task)
             seconds.append(time.perf_counter() - start)
@@ -210,7 +210,7 @@ class Network:
         """
         fine_tuner = self._fine_tuner(FineTuning(), device)
         seconds, scores, information = [], [], []
-        tasks = image_tasks(self.crops, self.split, TaskSpec(), range(n_tasks + 1))
+        tasks = image_tasks(self.crops.to(device), self.split, TaskSpec(), range(n_tasks + 1))
         for number, (task, labels) in enumerate(tasks):
             recorder = _Recorder(labels.to(device).unsqueeze(0), device)
             fine_tuner(task, on_step=recorder)
