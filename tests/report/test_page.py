@@ -10,6 +10,7 @@ from PIL import Image
 
 from infoshot.report.page import (
     Bars,
+    Details,
     Gallery,
     Picture,
     Section,
@@ -160,6 +161,28 @@ def test_three_sections_get_a_table_of_contents(n_sections, has_contents):
     targets = [f"#{section['id']}" for section in reader.of("section")]
     assert len(set(targets)) == n_sections
     assert [link["href"] for link in reader.of("a")] == (targets if has_contents else [])
+
+
+def test_headings_span_the_columns_above_their_row():
+    table = Table(["a", "b"], [["1", "2"], ["3", "4"]], headings={1: "Second <half>"})
+    html = page("T", [Section("S", [table])])
+    heading = '<th scope="rowgroup" colspan="2">Second &lt;half&gt;</th>'
+    assert heading in html
+    assert html.index("<td>2</td>") < html.index(heading) < html.index("<td>4</td>")
+
+
+def test_details_hold_any_part_and_are_closed():
+    parts = [Text(["inside"]), Table(["a"], [["1"]])]
+    html = page("T", [Section("S", [Details("More & more", parts)])])
+    assert "<details><summary>More &amp; more</summary>" in html
+    assert html.index("<details>") < html.index("<p>inside</p>") < html.index("</details>")
+    assert html.index('<th scope="col">a</th>') < html.index("</details>")
+
+
+@pytest.mark.parametrize(("n_columns", "is_small"), [(6, False), (7, True)])
+def test_tables_of_many_columns_are_in_small_type(n_columns, is_small):
+    table = Table(["a"] * n_columns, [["1"] * n_columns])
+    assert ('<table class="wide">' in page("T", [Section("S", [table])])) == is_small
 
 
 def test_a_row_with_a_missing_cell_raises():

@@ -7,8 +7,8 @@ to narrow screens, dark mode and paper. Its markup is in ``page.html.j2``, its s
 """
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, ClassVar
@@ -18,6 +18,7 @@ from infoshot.core.text import visible
 if TYPE_CHECKING:
     from jinja2 import Template
 
+_WIDE = 6  # a table with more columns than this is shown in small type
 _PROSE = 40  # a column with a cell longer than this holds sentences, which wrap
 
 
@@ -30,13 +31,15 @@ class Table:
     """A table of text.
 
     The first column names the row; the other columns hold numbers, aligned on the right.
-    ``caption`` is shown above the table, ``note`` below it. Line breaks in the header are kept.
+    ``caption`` is shown above the table, ``note`` below it. ``headings`` have text that is shown
+    above some rows, by the number of the row. Line breaks in cells are kept.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     note: str = ""
+    headings: Mapping[int, str] = field(default_factory=dict)
     kind: ClassVar[str] = "table"
 
     def __post_init__(self) -> None:
@@ -51,6 +54,11 @@ class Table:
     def prose_columns(self) -> set[int]:
         """Numbers of the columns that hold sentences instead of numbers."""
         return {i for row in self.rows for i, cell in enumerate(row) if len(cell) > _PROSE}
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has so many columns that it is shown in small type."""
+        return len(self.header) > _WIDE
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,16 @@ class Bars:
         return max((value for _, value, _ in self.bars), default=0) or 1
 
 
-Part = Table | Picture | Text | Gallery | Bars
+@dataclass(frozen=True)
+class Details:
+    """Parts below a line that the reader clicks to open them."""
+
+    title: str
+    parts: Sequence["Part"]
+    kind: ClassVar[str] = "details"
+
+
+Part = Table | Picture | Text | Gallery | Bars | Details
 
 
 @dataclass(frozen=True)
