@@ -1,9 +1,9 @@
-"""The paper as data: its experiments, the numbers it prints, and its findings.
+"""The paper as data: its experiments and the numbers it prints.
 
 Experiments have the paper's names: ``table1`` state of the art, ``table2`` domain shift, ``table3``
 more classes, ``table4`` ablation, ``table5`` run times, ``figure1`` convergence. A :class:`Cell` is
-one number of a table. The printed numbers are in ``published.csv``. A :class:`Finding` is a
-statement of the paper, checked on the accuracies of a report.
+one number of a table. The printed numbers are in ``published.csv``. What the paper says about them
+is in ``findings``.
 """
 
 import csv
@@ -13,11 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from torch import Tensor
-
-from infoshot.benchmark import with_interval
 from infoshot.core import checks
-from infoshot.metrics import mean_interval
 from infoshot.solvers import METHODS, Method
 
 EXPERIMENTS = {
@@ -28,6 +24,8 @@ EXPERIMENTS = {
     "table5": "Run-times",
     "figure1": "Convergence",
 }
+ACCURACY_TABLES = ("table1", "table2", "table3", "table4")
+"""The tables of accuracies."""
 DATASETS = {
     "mini-imagenet": "mini-ImageNet",
     "tiered-imagenet": "tiered-ImageNet",
@@ -43,7 +41,7 @@ BACKBONES = {
     "conv4": "Conv-4",
     "efficientnet-lite0": "EfficientNet-Lite0",
 }
-SHIFTED = "mini-to-cub"
+SHIFTED, OWN_IMAGES = "mini-to-cub", "folder"
 SHIFT = ("mini-imagenet", "cub")  # what the network was trained on, and the images
 QUERIES = 15
 LOSSES: Mapping[str, Mapping[str, float]] = {
@@ -54,8 +52,11 @@ LOSSES: Mapping[str, Mapping[str, float]] = {
 }
 FULL_LOSS = "CE-H(Y)+H(Y|X)"
 WHOLE_NETWORK = "phi+W"
+TIM = ("TIM-ADM", "TIM-GD")
 ENT_MIN = ("Ent-min", WHOLE_NETWORK, "CE+H(Y|X)")
 """Method, parameters and loss of entropy minimisation in Table 1."""
+Setting = tuple[str, str, str, int, int]
+"""Method, parameters, loss, ways and shots: what identifies a number of a data set and backbone."""
 NOT_LINEARISED = "CE-H(Y)+H(Y|X), not linearised"
 
 _TABLE1 = {
@@ -70,6 +71,11 @@ _TABLE1 = {
 _TABLE2 = ("SimpleShot", "Baseline", "LaplacianShot", "TIM-ADM", "TIM-GD")
 _TABLE3 = ("SimpleShot", "Baseline", "Baseline++", "TIM-ADM", "TIM-GD")
 PAPER_METHODS = {**_TABLE1, "Baseline": "baseline", "Baseline++": "baseline++"}
+RUN_AS = {
+    "Baseline": "linear probe (Adam)",
+    "Baseline++": "cosine probe (Adam)",
+}
+"""What runs here in place of systems that train the network in their own way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +111,13 @@ class Published:
     shots: int
     value: float
 
+    @property
+    def setting(self) -> Setting:
+        """The setting whose accuracy this is, such as the ablation's Ent-min for Table 1."""
+        if self.method == ENT_MIN[0]:
+            return (*ENT_MIN, self.ways, self.shots)
+        return self.method, self.parameters, self.loss, self.ways, self.shots
+
 
 def comparable_dataset(dataset: str, trained_on: str) -> str:
     """Return the data set whose published numbers features compare with; empty if none does.
@@ -121,7 +134,7 @@ def comparable_dataset(dataset: str, trained_on: str) -> str:
     >>> comparable_dataset("cub", "mini-imagenet"), comparable_dataset("cub", "cub")
     ('mini-to-cub', 'cub')
     """
-    if trained_on in ("", dataset) or dataset == "folder":
+    if trained_on in ("", dataset) or dataset == OWN_IMAGES:
         return dataset
     return SHIFTED if (trained_on, dataset) == SHIFT else ""
 
@@ -139,6 +152,16 @@ def published_rows(table: str | None = None) -> tuple[Published, ...]:
         return rows
     checks.one_of("table", table, list(dict.fromkeys(row.table for row in rows)))
     return tuple(row for row in rows if row.table == table)
+
+
+def published_value(table: str, setting: Setting, dataset: str, backbone: str) -> float | None:
+    """Return one printed number, if the paper has it."""
+    return _by_setting().get((table, setting, dataset, backbone))
+
+
+@cache
+def _by_setting() -> dict[tuple[str, Setting, str, str], float]:
+    return {(row.table, row.setting, row.dataset, row.backbone): row.value for row in _all_rows()}
 
 
 @cache
@@ -170,6 +193,11 @@ class Cell:
     shots: int = 1
 
     @property
+    def setting(self) -> Setting:
+        """What identifies the number among those of a data set and backbone."""
+        return self.name, self.parameters, self.loss, self.ways, self.shots
+
+    @property
     def over_network(self) -> bool:
         """Whether each task fine-tunes the network too, which needs images."""
         return self.parameters == WHOLE_NETWORK
@@ -187,13 +215,7 @@ class Cell:
 
     def published(self, dataset: str, backbone: str) -> float | None:
         """Return what the paper reports for this data set and backbone, if it does."""
-        wanted = (self.name, self.parameters, self.loss, self.ways, self.shots, dataset, backbone)
-        for row in published_rows(self.experiment):
-            what = ENT_MIN if row.method == ENT_MIN[0] else (row.method, row.parameters, row.loss)
-            setting = (*what, row.ways, row.shots)
-            if (*setting, row.dataset, row.backbone) == wanted:
-                return row.value
-        return None
+        return published_value(self.experiment, self.setting, dataset, backbone)
 
 
 def cells(experiment: str, methods: Sequence[Method] = ()) -> list[Cell]:
@@ -265,111 +287,3 @@ def _entropy_minimisation() -> Iterator[Cell]:
             loss=loss,
             shots=shots,
         )
-
-
-HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
-# Accuracies of the tasks, by method, parameters, loss and shots.
-Accuracies = Mapping[tuple[str, str, str, int], Tensor]
-# The first is above the second by more than this many points.
-_Claim = tuple[int, int, float]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A statement of the paper, the verdict on some features, and the numbers behind it.
-
-    A statement is one or more claims that one mean accuracy exceeds another by a margin. Both are
-    compared on the same tasks. It ``holds`` if every 95% interval of the mean difference lies above
-    its margin, and ``does not hold`` if one lies below. Otherwise it is ``undecided``.
-    """
-
-    statement: str
-    verdict: str
-    numbers: str = ""
-    features: str = ""
-    timed: bool = False
-
-
-def check_findings(
-    accuracies: Accuracies, times: Sequence[Mapping[str, Any]], features: str = ""
-) -> list[Finding]:
-    """Check every statement of the paper about its own method.
-
-    Parameters
-    ----------
-    accuracies
-        Accuracies of the tasks of each method on the same features.
-    times
-        Measured run times.
-    features
-        Name of the features, which each finding records.
-    """
-    found = []
-    for statement, settings, claims in _statements():
-        values = [accuracies.get(setting) for setting in settings]
-        verdict, numbers = _judge(values, claims)
-        found.append(Finding(statement, verdict, numbers, features))
-    return [*found, _check_speed(times, features)]
-
-
-def _statements() -> Iterator[tuple[str, list[tuple[str, str, str, int]], list[_Claim]]]:
-    """Yield statements with the settings they compare and the claims about those."""
-    for method in ("TIM-ADM", "TIM-GD"):
-        for shots in (1, 5):
-            names = (method, "SimpleShot", "LaplacianShot")
-            statement = f"{method} is above SimpleShot and LaplacianShot, {shots}-shot"
-            yield statement, [(name, "", "", shots) for name in names], [(0, 1, 0), (0, 2, 0)]
-        order = (FULL_LOSS, "CE-H(Y)", "CE", "CE+H(Y|X)")
-        settings = [(method, "W", loss, 1) for loss in order]
-        statement = f"{method} over W, 1-shot: {' > '.join(order)}"
-        yield statement, settings, [(0, 1, 0), (1, 2, 0), (2, 3, 0)]
-        statement = (
-            f"{method} over W, 1-shot: without the marginal entropy, accuracy is at least 10 "
-            "points below CE"
-        )
-        yield statement, settings[2:], [(0, 1, 10)]
-    for shots in (1, 5):
-        settings = [(name, "W", FULL_LOSS, shots) for name in ("TIM-ADM", "TIM-GD")]
-        statement = f"TIM-ADM and TIM-GD are within 1 point of each other, {shots}-shot"
-        yield statement, settings, [(0, 1, -1), (1, 0, -1)]
-    for shots in (1, 5):
-        settings = [("TIM-ADM", "W", loss, shots) for loss in (FULL_LOSS, NOT_LINEARISED)]
-        statement = f"TIM-ADM is less accurate without its linearised term, {shots}-shot"
-        yield statement, settings, [(0, 1, 0)]
-    for shots in (1, 5):
-        settings = [("TIM-GD", over, FULL_LOSS, shots) for over in ("W", WHOLE_NETWORK)]
-        statement = f"Fine-tuning the whole network does not beat W alone, {shots}-shot"
-        yield statement, settings, [(0, 1, 0)]
-
-
-def _judge(accuracies: Sequence[Tensor | None], claims: Sequence[_Claim]) -> tuple[str, str]:
-    """Return the verdict on the claims, and the numbers as text."""
-    known = [tasks for tasks in accuracies if tasks is not None]
-    if len(known) < len(accuracies):
-        return NOT_RUN, ""
-    n_tasks = min(len(tasks) for tasks in known)
-    same = [100 * tasks[:n_tasks].double() for tasks in known]
-    intervals = [mean_interval(same[a] - same[b]) for a, b, _ in claims]
-    margins = [margin for _, _, margin in claims]
-    verdict = UNDECIDED
-    if all(mean - half > margin for (mean, half), margin in zip(intervals, margins, strict=True)):
-        verdict = HOLDS
-    elif any(mean + half < margin for (mean, half), margin in zip(intervals, margins, strict=True)):
-        verdict = FAILS
-    means = ", ".join(f"{float(tasks.mean()):.2f}" for tasks in same)
-    shown = intervals[:1] if len(same) == 2 else intervals
-    differences = ", ".join(with_interval(*interval) for interval in shown)
-    tasks = "1 task" if n_tasks == 1 else f"{n_tasks:,} tasks"
-    return verdict, f"{means} ({tasks}; difference {differences})"
-
-
-def _check_speed(times: Sequence[Mapping[str, Any]], features: str) -> Finding:
-    statement = "TIM-ADM is at least 10 times faster than TIM-GD on a single task"
-    by_method = {entry["method"]: entry for entry in times}
-    if not {"TIM-ADM", "TIM-GD"} <= set(by_method):
-        return Finding(statement, NOT_RUN, features=features, timed=True)
-    single, batched = (
-        by_method["TIM-GD"][key] / by_method["TIM-ADM"][key] for key in ("alone_s", "batched_s")
-    )
-    numbers = f"{single:.1f} times; {batched:.1f} times in a batch"
-    return Finding(statement, HOLDS if single >= 10 else FAILS, numbers, features, timed=True)

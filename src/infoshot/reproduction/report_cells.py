@@ -1,8 +1,7 @@
-"""The cells of a report: which of them run on which features, and which are already computed.
+"""The cells of a report: which of them run on which features.
 
 All checks happen in :func:`plan_cells`, before any work. Each planned cell has a key, the digest of
-everything its numbers depend on. :class:`Store` keeps results under these keys in the folder of the
-report, so that an interrupted run resumes.
+everything its numbers depend on.
 """
 
 import dataclasses
@@ -11,22 +10,15 @@ import inspect
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
-
 from infoshot.backbones import Encoder
-from infoshot.benchmark import Protocol, rows_from_json, rows_to_json
-from infoshot.core.atomic import write_atomically
+from infoshot.benchmark import Protocol
 from infoshot.core.errors import DataError
-from infoshot.core.regular_file import read_regular
 from infoshot.core.text import escape_name
-from infoshot.core.types import FeatureTable, ResultRow
+from infoshot.core.types import FeatureTable
 from infoshot.features import digest, read_features
 from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells, comparable_dataset
@@ -39,7 +31,7 @@ from infoshot.reproduction.whole_network import (
 from infoshot.solvers import Method, Solver
 from infoshot.tasks import TaskSpec
 
-_FORMAT = "infoshot.reproduce/1"
+NEEDS_IMAGES = "needs images (checkpoint and root)"
 # Gradient methods take several hundred steps, or learn a classifier in fewer but slower ones.
 _GRADIENT, _MANY_STEPS = frozenset({"baseline", "baseline++"}), 500
 
@@ -66,14 +58,24 @@ def read_sources(
     file decides.
     """
     loaded = []
+    names = _short_names(paths)
     for number, path in enumerate(paths):
         table = read_features(path)
         about = table.provenance
         recorded = comparable_dataset(about.get("dataset", ""), about.get("trained_on", ""))
         dataset = datasets[number] if datasets else recorded
         backbone = backbones[number] if backbones else about.get("backbone", "")
-        loaded.append((Source(escape_name(path.name), digest(path), dataset, backbone), table))
+        loaded.append((Source(names[number], digest(path), dataset, backbone), table))
     return loaded
+
+
+def _short_names(paths: Sequence[Path]) -> list[str]:
+    """Return file names, with as many folders as distinguish them."""
+    for n_parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        names = [escape_name(str(Path(*path.parts[-n_parts:]))) for path in paths]
+        if len(set(names)) == len(paths):
+            break
+    return names if paths else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +200,7 @@ def _plan_network_cell(
     known = network_identity(table.provenance if network is None else network.about)
     key, reason = _network_key(protocol, known, setting) if known else "", ""
     if network is None:
-        reason = "needs images (checkpoint and root)"
+        reason = NEEDS_IMAGES
     elif not network.can_run(setting):
         reason = "the checkpoint has no base classifier"
     return PlannedCell(cell, source, protocol, key, reason)
@@ -274,78 +276,3 @@ def _code(solver: Solver[Any]) -> tuple[str, ...]:
         return (digest(inspect.getfile(type(solver))),)
     except (OSError, TypeError):
         return (uuid.uuid4().hex,)
-
-
-@dataclass
-class Store:
-    """The results in the folder of a report: ``results.json`` and ``accuracies.safetensors``.
-
-    Both are rewritten after every cell, the accuracies first. A cell counts as computed if it is in
-    both. ``extra`` holds the measured run times and curves.
-    """
-
-    folder: Path
-    sources: Sequence[Source]
-    rows: dict[str, ResultRow] = field(default_factory=dict)
-    accuracies: dict[str, Tensor] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def read(self) -> None:
-        """Read the results of an earlier run on the same features.
-
-        Raises
-        ------
-        DataError
-            If the folder holds other results; nothing is overwritten.
-        """
-        path = self.folder / "results.json"
-        if not path.exists():
-            return
-        try:
-            document = json.loads(read_regular(path))
-            sources = [Source(**entry) for entry in document["features"]]
-            keys = [entry.pop("key") for entry in document["rows"]]
-            rows = rows_from_json(json.dumps(document["rows"]))
-            extra, format_name = document["extra"], document["format"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}: not the results of a report, so it is not overwritten; pass another "
-                "folder as out=DIR."
-            ) from error
-        if format_name != _FORMAT or sources != list(self.sources):
-            names = ", ".join(source.name for source in sources)
-            raise DataError(
-                f"{path}: holds results of other features ({names}), so it is not overwritten; "
-                "pass another folder as out=DIR."
-            )
-        self.accuracies = _read_accuracies(self.folder / "accuracies.safetensors")
-        self.rows = {
-            key: row for key, row in zip(keys, rows, strict=True) if key in self.accuracies
-        }
-        self.extra = extra
-
-    def add(self, key: str, row: ResultRow, accuracies: Tensor) -> None:
-        """Store the result of a cell."""
-        self.rows[key] = row
-        self.accuracies[key] = accuracies.to(torch.float32).contiguous()
-        self.write()
-
-    def write(self) -> None:
-        """Write both files."""
-        write_atomically(self.folder / "accuracies.safetensors", save(self.accuracies))
-        entries = json.loads(rows_to_json(list(self.rows.values())))
-        document = {
-            "format": _FORMAT,
-            "features": [dataclasses.asdict(source) for source in self.sources],
-            "rows": [{"key": key, **entry} for key, entry in zip(self.rows, entries, strict=True)],
-            "extra": self.extra,
-        }
-        text = json.dumps(document, indent=1, allow_nan=False)
-        write_atomically(self.folder / "results.json", text + "\n")
-
-
-def _read_accuracies(path: Path) -> dict[str, Tensor]:
-    try:
-        return load(read_regular(path))
-    except (OSError, SafetensorError):
-        return {}
