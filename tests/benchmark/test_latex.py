@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from infoshot.benchmark.latex import latex_table
 from infoshot.core.types import ResultRow
 from infoshot.report.page import Table
-from infoshot.reproduction.report_files import _latex
+from infoshot.reproduction.table_formats import to_latex
 
 # What LaTeX typesets for a command, a group, a formula or a plain character.
 TYPESET = {
@@ -62,7 +62,7 @@ def test_names_are_typeset_as_they_are(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reports_are_typeset_as_they_are(name):
-    lines = _latex(Table(["name", name], [[name, name]], name, name)).splitlines()
+    lines = to_latex(Table(["name", name], [[name, name]], name, name)).splitlines()
     assert len(lines) == 9
     caption = lines[1].removeprefix(r"\caption{").removesuffix("}")
     assert read(caption) == f"{plain(name)}. {plain(name)}"
@@ -82,7 +82,7 @@ def test_reports_are_typeset_as_they_are(name):
     ],
 )
 def test_negative_numbers_have_a_minus_sign(text, tex):
-    assert rf"x & {tex} \\" in _latex(Table(["", ""], [["x", text]]))
+    assert rf"x & {tex} \\" in to_latex(Table(["", ""], [["x", text]]))
 
 
 def test_a_note_stays_in_its_comment():

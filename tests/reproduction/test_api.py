@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+import statistics
 import sys
 from pathlib import Path
 
@@ -83,7 +84,8 @@ def _write_random(path, base_mean=None):
 
 
 def _line(folder, label):
-    text = (folder / "tables.md").read_text()
+    """Return the line of a method in the table of its features, with assumptions and tasks."""
+    _, _, text = (folder / "tables.md").read_text().partition("| method | assumes | tasks |")
     line = next(line for line in text.splitlines() if line.startswith(f"| {label} |"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
@@ -127,7 +129,9 @@ def test_a_method_without_what_it_needs_shows_the_reason(own, tmp_path, features
         methods=["own_methods:CENTRED", "own_methods:NearestMean"],
         **SMALL,
     )
-    assert _line(result.folder, "centred-mean")[3] == "not run: the feature file has no base_mean"
+    assert _line(result.folder, "centred-mean")[3] == "not run"
+    reason = "Not run, the feature file has no base_mean: SimpleShot; LaplacianShot; centred-mean."
+    assert reason in (result.folder / "tables.md").read_text()
     assert "centred-mean" not in {row.method for row in result.rows}
     assert len(result.rows) == len(result.accuracies) == 2 * 6
 
@@ -171,7 +175,7 @@ def test_the_result_has_rows_accuracies_and_findings(tmp_path):
         )
     assert {finding.features for finding in result.findings} == {default_features_path().name}
     verdicts = {finding.statement: finding.verdict for finding in result.findings}
-    assert verdicts["TIM-ADM is above SimpleShot and LaplacianShot, 5-shot"] in (
+    assert verdicts["5-shot: TIM-ADM is above SimpleShot and LaplacianShot"] in (
         "holds", "does not hold", "undecided",
     )  # fmt: skip
     assert verdicts["TIM-ADM is at least 10 times faster than TIM-GD on a single task"] == "not run"
@@ -189,16 +193,23 @@ def test_a_report_of_an_earlier_version_is_resumed(tmp_path, monkeypatch, no_wor
     monkeypatch.setattr("infoshot.core.checks.device", lambda name: None)
     result = reproduce(tmp_path / "r", only=["table1", "table3", "table4"], device="cuda")
     assert len(result.rows) == 46
-    assert len(set(map(len, result.accuracies))) == 1
+    assert set(map(len, result.accuracies)) == {10_000}
     old = (COMMITTED / "tables.md").read_text()
     new = (result.folder / "tables.md").read_text()
 
     def numbers(text):
-        lines = (line for line in text.splitlines() if "±" in line and "{phi+W}" not in line)
-        return [line for line in lines if "(" not in line.split("|")[-2]]
+        """Lines with assumptions and tasks; older reports have no names of probes."""
+        text = text.replace("\\|", "")
+        lines = (line.split(" | ") for line in text.splitlines() if "±" in line)
+        return {
+            (re.sub(r": (linear|cosine) probe \(Adam\)", "", name), *cells)
+            for name, *cells in lines
+            if len(cells) > 2 and re.fullmatch(r"[\d,]+", cells[1]) and "{phi+W}" not in name
+        }
 
     assert numbers(new) == numbers(old)
     assert len(numbers(new)) == 7 + 10 + 9
+    assert result.coverage.count()["measured"] == 48 - 8  # rows over the whole network have changed
 
 
 MESSAGES = {
@@ -230,8 +241,8 @@ def test_wrong_arguments_raise_before_any_work(message, tmp_path, no_work):
         ("{}", "not the results of a report, so it is not overwritten; pass another folder as"),
         ("no json", "not the results of a report, so it is not overwritten; pass another folder"),
         (
-            '{"format": "infoshot.reproduce/1", "features": [], "rows": [], "extra": {}}',
-            "holds results of other features (), so it is not overwritten; pass another folder as",
+            '{"format": "infoshot.reproduce/2", "features": [], "rows": [], "extra": {}}',
+            "not the results of a report, so it is not overwritten; pass another folder as",
         ),
     ],
 )
@@ -257,3 +268,87 @@ def test_names_in_tables_are_escaped(tmp_path, features):
         r"$<$b$>$50\%\_of\textbackslash{}\{it\}$<$/b$>$ \$x\textasciicircum{}2\$ $\mid$ "
         r"\textasciitilde{}" in tex
     )
+
+
+def _networks(folder, count, **provenance):
+    """Write features of some networks: the same classes with other noise."""
+    paths = []
+    for number in range(count):
+        generator = torch.Generator().manual_seed(number)
+        labels = torch.arange(6).repeat_interleave(22)
+        rows = torch.eye(8)[labels] + 0.5 * torch.rand(len(labels), 8, generator=generator)
+        path = folder / f"{provenance['dataset']}-{number}.safetensors"
+        table = FeatureTable(rows, labels, torch.full((8,), 0.3), provenance=provenance)
+        write_features(path, table)
+        paths.append(path)
+    return paths
+
+
+def test_files_of_one_data_set_and_backbone_are_averaged(tmp_path):
+    paths = _networks(tmp_path, 3, dataset="cub", backbone="resnet18")
+    result = reproduce(tmp_path / "r", features=paths, only="table1", **SMALL)
+    means = [
+        row.mean for row in result.rows if (row.method, row.shots) == ("tim-adm", 5)
+    ]  # fmt: skip
+    assert len(means) == 3
+    text = (result.folder / "tables.md").read_text()
+    expected = f"{statistics.fmean(means):.2f} ± "
+    line = next(line for line in text.splitlines() if line.startswith("| TIM-ADM | ResNet-18 |"))
+    cub = line.split("|")[13]
+    assert cub.strip(" *").startswith(expected)
+    assert f"s {statistics.stdev(means):.2f}" in cub
+    each = text[text.index("each network (CUB, ResNet-18)") :]
+    line = next(line for line in each.splitlines() if line.startswith("| TIM-ADM |"))
+    assert [cell.split(" ±")[0].strip() for cell in line.split("|")[3:8:2]] == [
+        f"{mean:.2f}" for mean in means
+    ]
+    assert "network 2: cub-1.safetensors" in each
+    assert {item.group for item in result.findings} == {"CUB, ResNet-18", ""}
+    assert all("3 networks" in item.numbers for item in result.findings if item.numbers)
+
+
+def test_a_report_can_be_extended_by_more_files(tmp_path, monkeypatch):
+    first, second = _networks(tmp_path, 2, dataset="cub", backbone="resnet18")
+    before = reproduce(tmp_path / "r", features=first, only="table1", **SMALL)
+    calls, score = [], measurements.score_cell
+
+    def count(*arguments, **options):
+        calls.append(options["features_name"])
+        return score(*arguments, **options)
+
+    monkeypatch.setattr(measurements, "score_cell", count)
+    after = reproduce(tmp_path / "r", features=[second, first], only="table1", **SMALL)
+    assert set(calls) == {second.name}
+    kept = after.rows[len(before.rows) :]
+    assert [(row.method, row.mean) for row in kept] == [
+        (row.method, row.mean) for row in before.rows
+    ]
+    assert len(after.rows) == 2 * len(before.rows)
+    renamed = first.rename(tmp_path / "other-name.safetensors")
+    calls.clear()
+    reproduce(tmp_path / "r", features=[renamed, second], only="table1", **SMALL)
+    assert not calls  # the content identifies a file
+
+
+def test_stored_results_of_files_that_are_not_given_are_not_lost(tmp_path):
+    first, second = _networks(tmp_path, 2, dataset="cub", backbone="resnet18")
+    reproduce(tmp_path / "r", features=[first, second], only="table1", **SMALL)
+    content = (tmp_path / "r" / "results.json").read_bytes()
+    with pytest.raises(DataError) as caught:
+        reproduce(tmp_path / "r", features=second, only="table1", **SMALL)
+    assert str(caught.value).endswith(
+        "holds results of features that are not given (cub-0.safetensors), so it is not "
+        "overwritten; pass these files too, or another folder as out=DIR."
+    )
+    assert (tmp_path / "r" / "results.json").read_bytes() == content
+
+
+def test_a_file_counts_once(tmp_path, features, no_work):
+    copy = shutil.copy(features, tmp_path / "copy.safetensors")
+    with pytest.raises(InvalidArgumentError) as caught:
+        reproduce(tmp_path / "r", features=[features, copy])
+    assert str(caught.value) == (
+        "features must be different files; got 'random.safetensors' and 'copy.safetensors' with "
+        "the same content."
+    )
+    assert not (tmp_path / "r").exists()

@@ -22,13 +22,13 @@ from infoshot.reproduction.measurements import run_cells
 from infoshot.reproduction.paper import cells
 from infoshot.reproduction.report_cells import (
     Plan,
-    Store,
     check_networks,
     dataset_of,
     network_of,
     plan_cells,
     read_sources,
 )
+from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.whole_network import Network, network_identity
 from infoshot.tasks import TaskSpec
 from tests.image_folders import make_folders
@@ -202,7 +202,7 @@ def test_several_networks_and_a_later_report_without_them(pairs, tmp_path):
     few = {"only": "table1", "tasks": 2, "gradient_tasks": 1, "network_tasks": 1}
     first = reproduce(tmp_path / "r", **pairs, dataset=["folder", "folder"], **few)
     text = (tmp_path / "r" / "tables.md").read_text()
-    assert text.count("not run: the checkpoint has no base classifier") == 2
+    assert text.count("Not run, the checkpoint has no base classifier: Ent-min {phi+W}") == 1
     over = [row for row in first.rows if row.method == "ent-min over the whole network"]
     assert [row.shots for row in over] == [1, 5]
     assert over[0].settings == {"n_steps": 2, "learning_rate": 5e-5, "entropy_weight": 1.0}
@@ -213,7 +213,7 @@ def test_several_networks_and_a_later_report_without_them(pairs, tmp_path):
         (row.method, row.mean) for row in first.rows
     ]
     text = (tmp_path / "r" / "tables.md").read_text()
-    assert text.count("not run: needs images (checkpoint and root)") == 2
+    assert text.count("Not run, needs images (checkpoint and root): Ent-min {phi+W}") == 1
 
 
 def _sources(folder):

@@ -55,16 +55,18 @@ def test_numbers_equal_those_of_bench(report, embedded):
 
 def test_tables_show_ours_published_and_the_difference(report):
     text = (report / "tables.md").read_text()
-    line = next(line for line in text.splitlines() if line.startswith("| TIM-ADM |"))
+    _, _, detailed = text.partition("| method | assumes | tasks |")
+    line = next(line for line in detailed.splitlines() if line.startswith("| TIM-ADM |"))
     _, name, assumes, tasks, one, published, difference, *_ = (c.strip() for c in line.split("|"))
     assert (name, assumes, tasks, published) == ("TIM-ADM", "balance", "40", "73.6")
     ours = float(one.split(" ± ")[0])
     assert float(difference.split(" ± ")[0]) == pytest.approx(ours - 73.6, abs=0.011)
-    assert "published" in text
-    assert "none of them was computed here" in text
+    line = next(line for line in text.splitlines() if line.startswith("| TIM-ADM | ResNet-18 |"))
+    assert [cell.strip(" *") for cell in line.split("|")[3:5]] == [one, "73.6"]
     comment, _, tex = (report / "tables.tex").read_text().partition("\n")
     assert comment == r"% needs \usepackage{booktabs}"
-    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 5
+    # Two tables of the paper and two of these features, verdicts, their numbers, two of coverage.
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 8
     assert not re.search(r"(?<!\\)[%&_#](?!.*\\\\)", tex.replace(" & ", " "))
 
 
@@ -72,11 +74,10 @@ def test_page_holds_everything(report):
     page = (report / "report.html").read_text()
     for part in ("Table 1", "Table 4", "TIM-ADM {W}: CE-H(Y)", "Environment", "published"):
         assert part in page
-    counts = re.search(
-        r"(\d+) findings of the paper were checked on these features \((.*?)\)", page
-    )
-    assert counts[1] == "12"  # neither the whole network nor times
-    assert sum(map(int, re.findall(r"\d+", counts[2]))) == 12
+    counts = re.search(r"(\d+) of 34 findings of the paper were checked \((.*?)\)", page)
+    assert counts[1] == "18"  # neither the whole network nor more classes
+    assert sum(map(int, re.findall(r"\d+", counts[2]))) == 18
+    assert "Measured 24 of the 223 numbers of Tables 1 to 4" in page
     assert "http" not in re.sub(r"http-equiv", "", page)
 
 
@@ -88,9 +89,12 @@ def test_report_is_readable_in_a_browser(report, browser, width):
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto((report / "report.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    captions = page.locator("figure.table figcaption").all_inner_texts()
+    captions = page.locator("figure.table figcaption").all_text_contents()
     assert any("Ablation of the loss, run here" in caption for caption in captions)
-    assert any("state of the art, published" in caption for caption in captions)
+    assert any("state of the art (Table 1 of the paper)" in caption for caption in captions)
+    assert page.get_by_text("TIM-GD, {W}, ResNet-18").first.is_visible()
+    assert not page.get_by_text("TIM-GD {W}: CE-H(Y)").first.is_visible()
+    page.locator("summary").last.click()
     assert page.get_by_text("TIM-GD {W}: CE-H(Y)").first.is_visible()
     assert not troubles
     page.close()
@@ -158,8 +162,8 @@ def test_own_features_are_evaluated_where_they_allow_it(tmp_path):
     )
     assert result.exit_code == 0, result.output
     text = (tmp_path / "r" / "tables.md").read_text()
-    assert "not run: the feature file has no base_mean" in text
-    assert "not run: 20 classes are needed, there are 10" in text
+    assert "Not run, the feature file has no base_mean: SimpleShot; LaplacianShot." in text
+    assert "Not run, 20 classes are needed, there are 10: Baseline: linear probe (Adam) 20" in text
     page = (tmp_path / "r" / "report.html").read_text()
     assert "Not run: there are no features of this data set." in page
 
@@ -173,6 +177,69 @@ def test_several_feature_files_get_a_table_each(tmp_path):
     text = (tmp_path / "r" / "tables.md").read_text()
     assert "Comparison to the state of the art, run here on a.safetensors (CUB" in text
     assert "Domain shift: from mini-ImageNet to CUB, run here on b.safetensors" in text
+
+
+@pytest.fixture(scope="module")
+def large_report(tmp_path_factory):
+    """A report of every kind of table, with several networks."""
+    folder = tmp_path_factory.mktemp("large")
+    files = []
+    for dataset, backbone, count in (
+        ("mini-imagenet", "resnet18", 3), ("mini-imagenet", "wrn28-10", 1), ("cub", "resnet18", 2),
+        ("mini-to-cub", "resnet18", 3),
+    ):  # fmt: skip
+        for number in range(count):
+            path = folder / f"{dataset}_{backbone}_seed{number}.safetensors"
+            labels = torch.arange(20).repeat_interleave(20)
+            generator = torch.Generator().manual_seed(len(files))
+            rows = torch.eye(24)[labels] + torch.rand(len(labels), 24, generator=generator)
+            provenance = {"dataset": dataset, "backbone": backbone}
+            mean = torch.full((24,), 0.5)
+            write_features(path, FeatureTable(rows, labels, mean, provenance=provenance))
+            files += ["--features", path]
+    only = ("--only", "table1,table2,table3,table4")
+    result = run(*files, *only, "--out", folder / "r", "--tasks", "3", "--gradient-tasks", "2")
+    assert result.exit_code == 0, result.output
+    return folder / "r", result
+
+
+def test_the_last_line_counts_the_numbers_of_the_paper(large_report):
+    _, result = large_report
+    assert result.stdout.splitlines()[-1] == (
+        "Measured 79 of the 223 numbers of Tables 1 to 4; 60 have no data here (tiered-ImageNet), "
+        "64 need their own training, 20 were not run (the report says why)."
+    )
+
+
+def test_no_table_of_a_large_report_is_cut_off(large_report, browser):
+    """At 1200 pixels every table fits, those that a reader opens too."""
+    folder, _ = large_report
+    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page.goto((folder / "report.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('.box')].map((box) =>"
+        " [box.getAttribute('aria-label'), box.scrollWidth - box.clientWidth])"
+    )
+    assert len(boxes) > 20
+    assert [name for name, hidden in boxes if hidden > 0] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1200
+    page.close()
+
+
+def test_findings_are_a_table_of_statements_by_data_set(large_report):
+    folder, _ = large_report
+    text = (folder / "tables.md").read_text()
+    _, _, matrix = text.partition("**Findings of the paper by data set and backbone**")
+    header, _, *lines = matrix.split("\n\n")[1].splitlines()
+    assert [cell.strip() for cell in header.strip("|").split("|")] == [
+        "finding of the paper", "mini-ImageNet ResNet-18", "mini-ImageNet WRN28-10",
+        "CUB ResNet-18", "mini-ImageNet to CUB ResNet-18",
+    ]  # fmt: skip
+    assert len(lines) == 38 + 4
+    shift = [line for line in lines if "SimpleShot, Baseline and LaplacianShot" in line]
+    assert len(shift) == 4
+    assert all(line.split("|")[2:5] == [" - "] * 3 for line in shift)
 
 
 def _bad(tmp_path):
@@ -193,7 +260,7 @@ def _bad(tmp_path):
         "four classes": (("--features", _table_of(tmp_path / "four.safetensors", 4)), "four.safetensors: the paper's tasks have 5 classes; got 4."),
         "few images": (("--features", _table_of(tmp_path / "few.safetensors", 6, 12)), "few.safetensors: 1-shot tasks of the paper need 16 rows of every class; '0' has 12."),
         "not finite": (("--features", nan), "nan"),
-        "other features": (("--out", taken), "holds results of other features (own.safetensors)"),
+        "other features": (("--out", taken), "holds results of features that are not given (own.safetensors)"),
         "no folder": (("--out", tmp_path / "file"), "this folder cannot be created"),
         "no tasks": (("--gradient-tasks", "0"), "tasks must be a whole number of at least 1; got 0"),
         "unknown method": (("--methods", "tim-adn"), "Unknown method 'tim-adn'. Did you mean 'tim-adm'?"),

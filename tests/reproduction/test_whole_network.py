@@ -83,7 +83,9 @@ def test_without_images_the_rows_are_not_run(tmp_path):
     result = run("--out", tmp_path / "r", "--only", "table4", "--tasks", 4, "--gradient-tasks", 1)
     assert result.exit_code == 0, result.output
     text = (tmp_path / "r" / "tables.md").read_text()
-    assert text.count("not run: needs images (checkpoint and root)") == 8
+    assert "Not run, needs images (checkpoint and root): TIM-GD {phi+W}: CE; " in text
+    lines = [line for line in text.splitlines() if "{phi+W}: CE" in line and "not run" in line]
+    assert sum(line.count("| not run |") for line in lines) == 8
 
 
 def test_too_few_images_raise_before_any_work(given, tmp_path, embedded):

@@ -19,19 +19,16 @@ from infoshot.core.outputs import check_outputs
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import ResultRow
 from infoshot.features import default_features_path
+from infoshot.reproduction.coverage import Coverage, cover
+from infoshot.reproduction.findings import Finding, check_findings
 from infoshot.reproduction.measurements import add_convergence, add_run_times, run_cells
-from infoshot.reproduction.paper import (
-    BACKBONES,
-    DATASETS,
-    EXPERIMENTS,
-    PAPER_METHODS,
-    Finding,
-)
+from infoshot.reproduction.network_groups import Results
+from infoshot.reproduction.paper import BACKBONES, DATASETS, EXPERIMENTS, PAPER_METHODS
 from infoshot.reproduction.report_cells import (
     Loaded,
     Plan,
     PlannedCell,
-    Store,
+    Source,
     check_images,
     check_networks,
     dataset_of,
@@ -39,7 +36,8 @@ from infoshot.reproduction.report_cells import (
     plan_cells,
     read_sources,
 )
-from infoshot.reproduction.report_files import collect_findings, write_report
+from infoshot.reproduction.report_files import Report
+from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.whole_network import Network, open_network
 from infoshot.solvers import Method, Solver
 
@@ -64,13 +62,16 @@ class Reproduction:
         For each row the accuracies of its tasks, between 0 and 1, shape ``(task,)``. Task i is the
         same for all methods, so that differences can be paired.
     findings
-        The statements of the paper, each with the verdict on these features.
+        The statements of the paper, each with the verdict on each data set and backbone.
+    coverage
+        Every number of the paper's Tables 1 to 4, with what became of it.
     """
 
     folder: Path
     rows: tuple[ResultRow, ...]
     accuracies: tuple[Tensor, ...]
     findings: tuple[Finding, ...]
+    coverage: Coverage
 
     @property
     def report(self) -> Path:
@@ -112,7 +113,10 @@ def reproduce(
     out
         Folder of the report.
     features
-        One or several feature files; default: the one that comes with the package.
+        One or several feature files; default: the one that comes with the package. Files of the
+        same data set and backbone are networks trained with different seeds: tables show their
+        mean. A report in ``out`` can be extended by more files; it must be called with all files
+        whose results it holds.
     dataset
         Data set of each feature file: ``mini-imagenet``, ``tiered-imagenet``, ``cub``,
         ``mini-to-cub`` (CUB with a network trained on mini-ImageNet) or ``folder``. Default: what
@@ -165,7 +169,7 @@ def reproduce(
         If an argument has a value that is not allowed.
     DataError
         If a file cannot be read, the tasks cannot be drawn from it, or ``out`` holds results of
-        other features.
+        features that are not given.
 
     Examples
     --------
@@ -199,6 +203,7 @@ def reproduce(
     if not paths and not pairs:
         paths = [default_features_path()]
     given = read_sources(paths, *names)
+    _check_different([source for source, _ in given])
     networks = _open_networks(pairs, (base_root, base_dataset), given, names, device)
     for network in networks:
         check_images(plan, network)
@@ -233,14 +238,18 @@ def _compute(
         add_run_times(plan, store, first_table, network, bar)
     if "figure1" in plan.experiments:
         add_convergence(plan, store, first_table, network, bar)
-    findings = collect_findings(plan, planned, store)
-    write_report(plan, planned, store, findings)
+    results = Results(planned, store)
+    times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
+    findings = check_findings(results, times)
+    coverage = cover(results, plan.experiments)
+    Report(plan, store, results, findings, coverage).write()
     keys = dict.fromkeys(item.key for item in planned if item.key in store.rows)
     return Reproduction(
         folder,
         rows=tuple(store.rows[key] for key in keys),
         accuracies=tuple(store.accuracies[key] for key in keys),
-        findings=tuple(finding for found in findings.values() for finding in found),
+        findings=findings,
+        coverage=coverage,
     )
 
 
@@ -285,6 +294,18 @@ def _check_names(n_files: int, datasets: Sequence[str], backbones: Sequence[str]
         for name in names:
             if name not in known:
                 raise InvalidArgumentError(checks.unknown_name(argument, name, known))
+
+
+def _check_different(sources: Sequence[Source]) -> None:
+    """Raise if a file is given twice: it would count as two networks."""
+    names: dict[str, str] = {}
+    for source in sources:
+        if source.digest in names:
+            raise InvalidArgumentError(
+                "features must be different files; "
+                f"got '{names[source.digest]}' and '{source.name}' with the same content."
+            )
+        names[source.digest] = source.name
 
 
 def _network_pairs(

@@ -22,7 +22,8 @@ from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.ent_min import EntMin
 from infoshot.reproduction.finetune import FineTuning
 from infoshot.reproduction.paper import ENT_MIN, EXPERIMENTS, WHOLE_NETWORK
-from infoshot.reproduction.report_cells import Loaded, Plan, PlannedCell, Store, network_of
+from infoshot.reproduction.report_cells import Loaded, Plan, PlannedCell, network_of
+from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.whole_network import Network
 from infoshot.solvers import METHODS, solve
 from infoshot.tasks import TaskSpec, sample_tasks

@@ -1,0 +1,241 @@
+"""Tables 1 to 4 in the paper's layout, with the numbers measured here beside the published ones."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infoshot.reproduction.coverage import OWN_TRAINING, Coverage
+from infoshot.reproduction.network_groups import Group, Measured, Results
+from infoshot.reproduction.paper import (
+    BACKBONES,
+    DATASETS,
+    EXPERIMENTS,
+    RUN_AS,
+    WHOLE_NETWORK,
+    Published,
+    Setting,
+    published_rows,
+    published_value,
+)
+
+_SHORT = {OWN_TRAINING: "own training"}
+NOTE = (
+    "Accuracy in percent. Measured here: the mean over networks ± the 95% interval over tasks; s "
+    "is the sample standard deviation over networks, range the difference of two. Paper: as "
+    "printed. "
+    "No data: no features of this data set. Own training: the method trains its own network. "
+    "Bold: the best of a column among networks of one kind."
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A data set with the ways and shots of its tasks."""
+
+    dataset: str
+    ways: int
+    shots: int
+
+    @property
+    def top(self) -> str:
+        """First line of the header: the data set, or the ways where they differ from five."""
+        return DATASETS[self.dataset] if self.ways == 5 else f"{self.ways}-way"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method, the parameters and the loss it optimises where a table says so, and a backbone."""
+
+    name: str
+    parameters: str
+    loss: str
+    backbone: str
+    transductive: bool = field(compare=False)
+
+    def setting(self, column: Column) -> Setting:
+        """Return the setting of the number in a column."""
+        return self.name, self.parameters, self.loss, column.ways, column.shots
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a table: measured, published, or missing for a reason."""
+
+    measured: Measured | None = None
+    published: float | None = None
+    missing: str = "-"
+    n_networks: int = 0
+
+    @property
+    def remark(self) -> str:
+        """What is shown with the mean: the spread, and how many networks have the number."""
+        if self.measured is None:
+            return ""
+        n = len(self.measured.networks)
+        partial = f"{n} of {self.n_networks} networks" if n < self.n_networks else ""
+        return ", ".join(filter(None, (self.measured.spread_text, partial)))
+
+    @property
+    def printed(self) -> str:
+        """The published number as the paper prints it, or a dash."""
+        return "-" if self.published is None else as_printed(self.published)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines under a heading. Numbers compete for the best of a column within a ``contest``."""
+
+    title: str
+    contest: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper: blocks of lines, columns, and the numbers where they cross."""
+
+    experiment: str
+    columns: tuple[Column, ...]
+    blocks: tuple[Block, ...]
+    numbers: Mapping[tuple[Line, Column], Number]
+    groups: tuple[Group, ...]
+
+    def label(self, line: Line) -> str:
+        """Return the first cell of a line: the loss in the ablation, else the method."""
+        return line.loss if self.experiment == "table4" else full_name(line.name)
+
+    @property
+    def caption(self) -> str:
+        """The title, with data sets and backbones of the measured numbers."""
+        title = f"{EXPERIMENTS[self.experiment]} (Table {self.experiment[-1]} of the paper)"
+        measured = "; ".join(group.about for group in self.groups)
+        return f"{title}. Measured here on {measured}" if measured else title
+
+    @property
+    def best(self) -> frozenset[tuple[Line, Column, str]]:
+        """Where the best numbers of a contest are, ``here`` and in the ``paper``."""
+        found: list[tuple[Line, Column, str]] = []
+        for contest in dict.fromkeys(block.contest for block in self.blocks):
+            lines = [
+                line for block in self.blocks if block.contest == contest for line in block.lines
+            ]
+            for column in self.columns:
+                found += self._best_of(lines, column)
+        return frozenset(found)
+
+    def _best_of(self, lines: Sequence[Line], column: Column) -> Iterator[tuple[Line, Column, str]]:
+        """Yield the best numbers of some lines in a column, with those that print the same."""
+        numbers = {line: self.numbers[line, column] for line in lines}
+        means = {line: n.measured.mean for line, n in numbers.items() if n.measured}
+        printed = {line: n.published for line, n in numbers.items() if n.published is not None}
+        for where, values in (("here", means), ("paper", printed)):
+            shown = {line: f"{value:6.2f}" for line, value in values.items()}
+            for line, text in shown.items():
+                if text == max(shown.values()):
+                    yield line, column, where
+
+
+def as_printed(value: float) -> str:
+    """Format an accuracy as the paper prints it: one decimal, or two where it has two."""
+    return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
+
+
+def full_name(name: str) -> str:
+    """Return the paper's name of a method, with what runs here under this name."""
+    return f"{name}: {RUN_AS[name]}" if name in RUN_AS else name
+
+
+def paper_table(experiment: str, results: Results, coverage: Coverage) -> PaperTable:
+    """Arrange measured and published numbers as in the paper.
+
+    Methods and backbones that the paper does not have follow those of their block. Data sets that
+    the paper does not have in this table are left out.
+    """
+    rows = published_rows(experiment)
+    columns = tuple(sorted({_column(row) for row in rows}, key=_order))
+    datasets = {column.dataset for column in columns}
+    groups = tuple(group for group in results.groups if group.dataset in datasets)
+    missing = {
+        (entry.published.setting, entry.published.dataset, entry.published.backbone): entry.status
+        for entry in coverage.entries
+        if entry.published.table == experiment
+    }
+    lines = dict.fromkeys([*map(_line, rows), *_own_lines(experiment, results, groups)])
+    numbers = {
+        (line, column): _number(experiment, line, column, results, groups, missing)
+        for line in lines
+        for column in columns
+    }
+    published = set(map(_line, rows))
+    shown = [
+        line
+        for line in lines
+        if line in published or any(numbers[line, column].measured for column in columns)
+    ]
+    return PaperTable(experiment, columns, _blocks(experiment, shown), numbers, groups)
+
+
+def _column(row: Published) -> Column:
+    return Column(row.dataset, row.ways, row.shots)
+
+
+def _order(column: Column) -> tuple[int, int, int]:
+    return list(DATASETS).index(column.dataset), column.ways, column.shots
+
+
+def _line(row: Published) -> Line:
+    name, parameters, loss, _, _ = row.setting
+    return Line(name, parameters, loss, row.backbone, row.transductive)
+
+
+def _own_lines(experiment: str, results: Results, groups: tuple[Group, ...]) -> Iterator[Line]:
+    """Yield the lines of all cells that run here, in the order of the paper's methods."""
+    backbones = {source.digest: group.backbone for group in groups for source in group.sources}
+    for item in results.planned:
+        cell = item.cell
+        if cell.experiment == experiment and item.source.digest in backbones:
+            backbone = backbones[item.source.digest]
+            yield Line(cell.name, cell.parameters, cell.loss, backbone, cell.run.transductive)
+
+
+def _number(
+    experiment: str,
+    line: Line,
+    column: Column,
+    results: Results,
+    groups: tuple[Group, ...],
+    missing: Mapping[tuple[Setting, str, str], str],
+) -> Number:
+    setting = line.setting(column)
+    where = (column.dataset, line.backbone)
+    published = published_value(experiment, setting, *where)
+    status = missing.get((setting, *where), "-")
+    for group in groups:
+        if (group.dataset, group.backbone) == where:
+            measured = results.measured(group, setting)
+            if measured:
+                return Number(measured, published, "", len(group.sources))
+    return Number(None, published, _SHORT.get(status, status))
+
+
+def _blocks(experiment: str, lines: Sequence[Line]) -> tuple[Block, ...]:
+    """Group lines as the paper does: Table 1 by kind and backbone, Table 4 by parameters."""
+    blocks: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        blocks.setdefault(_heading(experiment, line), []).append(line)
+    return tuple(
+        Block(title, contest, tuple(members)) for (title, contest), members in blocks.items()
+    )
+
+
+def _heading(experiment: str, line: Line) -> tuple[str, str]:
+    """Return the title of the block that a line belongs to, and its contest."""
+    backbone = BACKBONES.get(line.backbone, line.backbone)
+    if experiment == "table1":
+        kind = "Transductive" if line.transductive else "Inductive"
+        family = "ResNets" if line.backbone.startswith("resnet") else backbone
+        return f"{kind}, {family}", family
+    if experiment == "table4":
+        over = "{phi, W}" if line.parameters == WHOLE_NETWORK else f"{{{line.parameters}}}"
+        title = f"{line.name}, {over}, {backbone}"
+        return title, title
+    return "", ""
