@@ -69,7 +69,7 @@ def judge(networks: Sequence[Accuracies], claims: Sequence[Claim]) -> tuple[str,
         verdict = _verdict(combined, margins)
         shown = [with_interval(*interval) for interval in combined]
     means = [statistics.fmean(float(tasks[s].mean()) for tasks in points) for s in settings]
-    return verdict, _describe(means, shown, n_tasks, len(points))
+    return verdict, _describe(means, shown, n_tasks, (len(points), len(networks)))
 
 
 def difference_interval(differences: Sequence[Tensor]) -> tuple[float, float]:
@@ -107,11 +107,13 @@ def _verdict(intervals: Sequence[tuple[float, float]], margins: Sequence[float])
 
 
 def _describe(
-    means: Sequence[float], differences: Sequence[str], n_tasks: int, n_networks: int
+    means: Sequence[float], differences: Sequence[str], n_tasks: int, n_networks: tuple[int, int]
 ) -> str:
+    """Return accuracies and differences as text, with how many networks of how many have them."""
     shown = differences[:1] if len(means) == 2 else differences
     tasks = "1 task" if n_tasks == 1 else f"{n_tasks:,} tasks"
-    if n_networks > 1:
-        tasks = f"{n_networks} networks, {tasks}"
+    judged, given = n_networks
+    if given > 1:
+        tasks = f"{judged if judged == given else f'{judged} of {given}'} networks, {tasks}"
     accuracies = ", ".join(f"{mean:.2f}" for mean in means)
     return f"{accuracies} ({tasks}; difference {', '.join(shown)})"
