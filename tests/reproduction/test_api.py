@@ -15,6 +15,7 @@ from infoshot.features import default_features_path, write_features
 from infoshot.metrics import mean_interval
 from infoshot.reproduction import measurements
 from infoshot.reproduction.api import reproduce
+from infoshot.reproduction.report_cells import read_sources
 from infoshot.solvers import METHODS, Method
 
 COMMITTED = Path(__file__).parents[2] / "results" / "reproduce"
@@ -352,3 +353,17 @@ def test_a_file_counts_once(tmp_path, features, no_work):
         "the same content."
     )
     assert not (tmp_path / "r").exists()
+
+
+def test_folders_distinguish_files_of_the_same_name(tmp_path):
+    paths = []
+    for number, name in enumerate(("seed0/test", "seed1/test", "other/wrn")):
+        (path,) = _networks(tmp_path, 1, dataset=f"cub-{number}", backbone="resnet18")
+        folder = tmp_path / name.partition("/")[0]
+        folder.mkdir()
+        paths.append(path.rename(tmp_path / f"{name}.safetensors"))
+    names = [source.name for source, _ in read_sources(paths, (), ())]
+    assert names == ["seed0/test.safetensors", "seed1/test.safetensors", "other/wrn.safetensors"]
+    (single,) = read_sources(paths[:1], (), ())
+    assert single[0].name == "test.safetensors"
+    assert read_sources([], (), ()) == []
