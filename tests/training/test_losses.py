@@ -6,8 +6,8 @@ from torch.nn.functional import log_softmax, softmax
 
 from infoshot import InvalidArgumentError
 from infoshot.backbones import make_backbone
-from infoshot.training import TrainConfig, run_epochs
-from infoshot.training.base_classifier import BaseClassifier
+from infoshot.training import TrainConfig
+from infoshot.training.base_classifier import BaseClassifier, load_teacher
 from infoshot.training.losses import TrainingLoss, turn_quarters
 from infoshot.training.manifold_mixup import ManifoldMixup
 
@@ -135,4 +135,4 @@ def test_distillation_adds_the_softened_divergence(network, batch):
 
 def test_teacher_and_mixup_exclude_each_other(tmp_path):
     with pytest.raises(InvalidArgumentError, match="mixup must be 0 with a teacher"):
-        run_epochs(None, _config(mixup=1.0), tmp_path, teacher=tmp_path)
+        load_teacher(tmp_path, _config(mixup=1.0))

@@ -151,7 +151,7 @@ def test_teacher_that_cannot_teach_is_named(strong, root, tmp_path):
     description["class_names"][0] = "other"
     shutil.copytree(strong.last, tmp_path / "other")
     (tmp_path / "other" / "checkpoint.json").write_text(json.dumps(description))
-    with pytest.raises(DataError, match="was trained on other classes"):
+    with pytest.raises(DataError, match="the teacher was trained on other classes"):
         train("folder", root, "conv4", tmp_path / "run", teacher=tmp_path / "other", device="cpu")
 
 

@@ -18,6 +18,7 @@ from infoshot.images import open_dataset
 from infoshot.images.broken import drop_broken
 from infoshot.images.datasets import ImageSplit
 from infoshot.images.decoding import decode_workers
+from infoshot.training.base_classifier import load_teacher
 from infoshot.training.config import TrainConfig
 from infoshot.training.config_file import resolve_config
 from infoshot.training.curve import CURVE_NAME
@@ -149,6 +150,7 @@ def train(
     options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": lr, "seed": seed}
     resolved = resolve_config(backbone, config, options, settings, recipe)
     spec = make_backbone(backbone).input_spec
+    taught_by = None if teacher is None else load_teacher(Path(teacher), resolved)
     if out.resolve() == root.resolve():
         raise InvalidArgumentError("out must be another folder than root, which holds the images.")
     if tensorboard:
@@ -168,7 +170,7 @@ def train(
             images,
             resolved,
             out,
-            teacher=None if teacher is None else Path(teacher),
+            teacher=taught_by,
             ranks=ranks,
             compile=compile,
             tensorboard=tensorboard,

@@ -1,5 +1,6 @@
 """The network of base training: a backbone with linear classifiers over its features."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -7,7 +8,8 @@ from torch import Tensor, nn
 
 from infoshot.backbones import Backbone
 from infoshot.backbones.checkpoints import load_checkpoint
-from infoshot.core.errors import DataError
+from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.training.config import TrainConfig
 
 _ANGLES = 4
 
@@ -29,22 +31,38 @@ class BaseClassifier(nn.Module):
         return self.head(features), angles
 
 
-def load_teacher(folder: Path, class_names: tuple[str, ...]) -> tuple[BaseClassifier, str]:
-    """Read a trained network with its classifier; return also the digest of its weights.
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """A trained network with its classifier, its classes and the digest of its weights."""
+
+    network: BaseClassifier
+    class_names: tuple[str, ...]
+    digest: str
+
+    def check_classes(self, class_names: tuple[str, ...]) -> None:
+        """Raise ``DataError`` if it was trained on other classes."""
+        if self.class_names != class_names:
+            raise DataError("the teacher was trained on other classes, so it cannot teach these.")
+
+
+def load_teacher(folder: Path, config: TrainConfig) -> Teacher:
+    """Read a network that shall teach a training with these settings.
 
     Raises
     ------
     DataError
-        If the checkpoint has no classifier, or one for other classes.
+        If the checkpoint is missing or has no classifier.
+    InvalidArgumentError
+        If the settings do not allow a teacher.
     """
+    if config.mixup:
+        raise InvalidArgumentError("mixup must be 0 with a teacher, which sees unmixed images.")
     encoder = load_checkpoint(folder)
     if encoder.classifier is None:
         raise DataError(
             f"{folder}: has no classifier, so it cannot teach; use a checkpoint that this version "
             "of 'infoshot train' wrote."
         )
-    if encoder.class_names != class_names:
-        raise DataError(f"{folder}: was trained on other classes, so it cannot teach these.")
-    teacher = BaseClassifier(encoder.backbone, len(class_names))
-    teacher.head.load_state_dict(encoder.classifier)
-    return teacher.eval().requires_grad_(False), encoder.digest
+    network = BaseClassifier(encoder.backbone, len(encoder.class_names))
+    network.head.load_state_dict(encoder.classifier)
+    return Teacher(network.eval().requires_grad_(False), encoder.class_names, encoder.digest)

@@ -15,11 +15,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from infoshot.backbones import make_backbone
 from infoshot.core.atomic import make_folder, sole_writer
-from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.rng import random_bits
 from infoshot.distributed import SINGLE_PROCESS, Ranks, synchronise_batch_norm
-from infoshot.training.base_classifier import BaseClassifier, load_teacher
+from infoshot.training.base_classifier import BaseClassifier, Teacher
 from infoshot.training.batches import Batches, move_if_it_fits
 from infoshot.training.config import TrainConfig
 from infoshot.training.config_file import write_config
@@ -41,7 +41,7 @@ def run_epochs(
     config: TrainConfig,
     out: Path,
     *,
-    teacher: Path | None = None,
+    teacher: Teacher | None = None,
     ranks: Ranks = SINGLE_PROCESS,
     compile: bool = False,
     tensorboard: bool = False,
@@ -56,7 +56,7 @@ def run_epochs(
     out
         Folder of the run; ``best`` and ``last`` in it are checkpoints.
     teacher
-        Checkpoint of a network trained on the same classes, from which to distil.
+        A network trained on the same classes, from which to distil.
     ranks
         The processes. All of them must see ``out``; the main one writes.
     compile
@@ -80,8 +80,6 @@ def run_epochs(
     """
     config.validate()
     config.check_processes(ranks.size)
-    if teacher is not None and config.mixup:
-        raise InvalidArgumentError("mixup must be 0 with a teacher, which sees unmixed images.")
     make_folder(out)
     # Neither depend on the caller's random numbers nor change them.
     forked = torch.random.fork_rng(_cuda_devices(ranks))
@@ -116,7 +114,7 @@ class _Run:
         config: TrainConfig,
         out: Path,
         ranks: Ranks,
-        teacher: Path | None,
+        teacher: Teacher | None,
     ) -> None:
         self.images, self.config, self.out, self.ranks = images, config, out, ranks
         self.records: list[EpochRecord] = []
@@ -129,9 +127,10 @@ class _Run:
         self._about = {**config.to_json(), **images.about}
         self.teacher: BaseClassifier | None = None
         if teacher is not None:
-            self.teacher, digest = load_teacher(teacher, images.class_names)
+            teacher.check_classes(images.class_names)
+            self.teacher = teacher.network
             self.teacher.to(device=torch.device(ranks.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self._about["teacher_sha256"] = digest
+            self._about["teacher_sha256"] = teacher.digest
         if ranks.size > 1:
             synchronise_batch_norm(self.model, ranks.device)
         self.model.to(device=torch.device(ranks.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
