@@ -14,7 +14,7 @@ READY = ".cell:not(.empty), .group, .empty-note:not([hidden])"
 def one_context(browser):
     """One for all tests of this file: the files of the page are read once."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(8000)
+    context.set_default_timeout(15_000)
     yield context
     context.close()
 
@@ -69,7 +69,7 @@ def answers(server):
     return [body for name, body in server.posted if name == "answers"]
 
 
-def wait_for(page, condition, seconds=4):
+def wait_for(page, condition, seconds=15):
     """Wait until a function, or an expression in the browser, is true.
 
     Playwright's own `wait_for_function` needs `eval`, which the page's policy forbids.
