@@ -1,7 +1,6 @@
 """Features in four bits: the square root of each value in 16 steps of its row's largest.
 
-Two values share a byte, the first in the lower half. Half the size of eight bits; on our
-mini-ImageNet features accuracies change by 0.02 points in the mean, see ``docs/features.md``.
+Two values share a byte, the first in the lower half. Half the size of eight bits.
 """
 
 import torch
