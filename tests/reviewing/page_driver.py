@@ -15,7 +15,7 @@ READY = ".cell:not(.empty), .group, #grid:not([hidden]) .empty-note:not([hidden]
 def one_context(browser):
     """One for all tests of this file: the files of the page are read once."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(8000)
     yield context
     context.close()
 
@@ -70,7 +70,7 @@ def answers(server):
     return [body for name, body in server.posted if name == "answers"]
 
 
-def wait_for(page, condition, seconds=15):
+def wait_for(page, condition, seconds=4):
     """Wait until a function, or an expression in the browser, is true.
 
     Playwright's own `wait_for_function` needs `eval`, which the page's policy forbids.

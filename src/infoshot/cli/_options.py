@@ -26,6 +26,10 @@ Splits = Annotated[
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda, cuda:1, ...; default: cuda if there is a GPU.")
 ]
+BaseDataset = Annotated[
+    str | None,
+    typer.Option(help="Data set the network was trained on; default: what the checkpoint records."),
+]
 SkipBroken = Annotated[
     bool, typer.Option("--skip-broken", help="Skip images that cannot be decoded, and list them.")
 ]

@@ -50,12 +50,7 @@ def extract(
         Path | None,
         typer.Option(help="Images of these classes, if they are not under --root."),
     ] = None,
-    base_dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Data set the network was trained on; default: what the checkpoint records."
-        ),
-    ] = None,
+    base_dataset: given.BaseDataset = None,
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
     device: given.Device = None,
     batch_size: Annotated[

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from infoshot.cli import _options as given
 from infoshot.core.text import visible
 from infoshot.reproduction import api
 from infoshot.reproduction.paper import EXPERIMENTS
@@ -75,12 +76,7 @@ def reproduce(
             "they are not under --root."
         ),
     ] = None,
-    base_dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Data set the network was trained on; default: what the checkpoint records."
-        ),
-    ] = None,
+    base_dataset: given.BaseDataset = None,
     network_tasks: Annotated[
         int,
         typer.Option(
