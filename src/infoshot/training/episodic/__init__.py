@@ -1,0 +1,1 @@
+"""Few-shot systems that are trained on episodes; one short file per system."""
