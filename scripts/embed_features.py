@@ -38,15 +38,22 @@ def main() -> None:
         table = _with_base_mean(parser, table, read_features(arguments.base_mean))
     if table.features.min() < 0 or table.base_mean is None:
         parser.error("the features must not be negative, and the file must have a base_mean")
-    quantised, how = _quantise(table.features.float(), arguments.bits)
-    tensors = {**quantised, "labels": table.labels, "base_mean": table.base_mean.float()}
+    write_quantised(arguments.target, table, arguments.bits, source_sha256=digest(arguments.source))
+
+
+def write_quantised(path: Path, table: FeatureTable, bits: int, *, source_sha256: str) -> None:
+    """Write non-negative features with 8 or 4 bits per value."""
+    quantised, how = _quantise(table.features.float(), bits)
+    tensors = {**quantised, "labels": table.labels}
+    if table.base_mean is not None:
+        tensors["base_mean"] = table.base_mean.float()
     metadata = {
         **table.provenance,
         "class_names": json.dumps(list(table.class_names)),
-        "source_sha256": digest(arguments.source),
+        "source_sha256": source_sha256,
         "quantised": how,
     }
-    write_atomically(arguments.target, save(tensors, metadata=metadata))
+    write_atomically(path, save(tensors, metadata=metadata))
 
 
 def _with_base_mean(

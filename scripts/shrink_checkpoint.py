@@ -24,9 +24,14 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("--dtype", choices=_DTYPES, default="float16")
     arguments = parser.parse_args()
-    checkpoint = load_checkpoint(arguments.source)
+    shrink(arguments.source, arguments.target, _DTYPES[arguments.dtype])
+
+
+def shrink(source: Path, target: Path, dtype: torch.dtype) -> None:
+    """Write a checkpoint again, with weights in float16 or int8."""
+    checkpoint = load_checkpoint(source)
     save_checkpoint(
-        arguments.target,
+        target,
         checkpoint.backbone_name,
         checkpoint.backbone.state_dict(),
         class_names=checkpoint.class_names,
@@ -34,7 +39,7 @@ def main() -> None:
         classifier=checkpoint.classifier,
         epoch=checkpoint.epoch,
         chosen_as=checkpoint.chosen_as,
-        dtype=_DTYPES[arguments.dtype],
+        dtype=dtype,
     )
 
 
