@@ -4,7 +4,7 @@ After a first classification the queries with the largest probabilities count as
 and the class representations are computed again. Round :math:`r = 1, 2, \ldots` starts from the
 original support each time and adds :math:`r \lfloor s |Q| \rfloor` queries, chosen and labelled by
 the classification of the round before. The original takes two rounds with a share of
-:math:`s = 35 / 75`: 35, then 70 of 75 queries. Nothing is learnt, and no class balance is imposed.
+:math:`s = 35 / 75`: 35, then 70 of 75 queries. Nothing is learned, and no class balance is imposed.
 
 What differs from the original: confidence is the largest probability of a query, where the original
 compares the largest scaled cosines, which are not normalised over the classes.

@@ -51,7 +51,7 @@ class TrainConfig:
     classifier_scale
         Scale of the cosines, or the value that it starts from.
     classifier_scaling
-        ``"fixed"``: the scale stays as it is; ``"learned"``: one scale is learnt; ``"per-class"``:
+        ``"fixed"``: the scale stays as it is; ``"learned"``: one scale is learned; ``"per-class"``:
         one of each class is.
     margin
         What the loss subtracts from the cosine of the true class before it is scaled; negative for

@@ -13,7 +13,7 @@ where the network computes in half precision, because the scale multiplies their
 Published forms:
 
 - S. Gidaris, N. Komodakis. Dynamic Few-Shot Visual Learning without Forgetting. CVPR 2018: one
-  learnt scale that starts at 10.
+  learned scale that starts at 10.
 - W.-Y. Chen, Y.-C. Liu, Z. Kira, Y.-C. F. Wang, J.-B. Huang. A Closer Look at Few-shot
   Classification. ICLR 2019 (Baseline++): the released code learns a scale per class. It starts at 2
   times the length of the class's initial weights, about 1.2; here all start at the same value.

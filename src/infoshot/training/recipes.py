@@ -18,7 +18,7 @@ nearest prototype on validation classes, and descend by SGD. What else differs:
   cosine classifier, where a linear layer predicts it here. 43 epochs of mini-ImageNet are its 26
   times 1,000 batches of 64.
 - ``bd-cspn``: the cosine classifier of BD-CSPN (J. Liu et al., Prototype Rectification for Few-Shot
-  Learning, ECCV 2020), with one learnt scale. Its other settings are those of ``paper``.
+  Learning, ECCV 2020), with one learned scale. Its other settings are those of ``paper``.
 - ``distill``: Distill (Y. Tian et al., Rethinking Few-Shot Image Classification, ECCV 2020). Train
   once without a teacher, then with the run before as teacher; the original does so once or twice.
   The original crops 84 pixels out of images padded by 8 on each side.
