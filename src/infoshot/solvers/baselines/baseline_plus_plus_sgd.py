@@ -70,7 +70,7 @@ class BaselinePlusPlusSgd(SgdSolver):
     >>> from infoshot import TaskBatch, solve
     >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     >>> tasks = TaskBatch(z_sup, torch.tensor([[0, 1]]), torch.tensor([[[0.9, 0.1]]]), n_way=2)
-    >>> solve(BaselinePlusPlusSgd(), tasks).probabilities.argmax(-1)
+    >>> solve(BaselinePlusPlusSgd(n_steps=500), tasks).probabilities.argmax(-1)
     tensor([[0]])
     """
 
