@@ -46,15 +46,21 @@ if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the 
         AlphaTim,
         Baseline,
         BaselinePlusPlus,
+        BaselinePlusPlusSgd,
+        BaselineSgd,
         BdCspn,
         LabelPropagation,
         LaplacianShot,
+        LogisticRegression,
         Matching,
+        MatchingT,
+        MetaOpt,
         Method,
         Oslo,
         Ostim,
         Paddle,
         Prototype,
+        PrototypeT,
         PtMap,
         SoftKMeans,
         Solver,
@@ -73,6 +79,8 @@ __all__ = [
     "AlphaTim",
     "Baseline",
     "BaselinePlusPlus",
+    "BaselinePlusPlusSgd",
+    "BaselineSgd",
     "BdCspn",
     "BenchResult",
     "DataError",
@@ -85,13 +93,17 @@ __all__ = [
     "LabelPropagation",
     "LabelResult",
     "LaplacianShot",
+    "LogisticRegression",
     "Matching",
+    "MatchingT",
+    "MetaOpt",
     "Method",
     "MissingDependencyError",
     "Oslo",
     "Ostim",
     "Paddle",
     "Prototype",
+    "PrototypeT",
     "PtMap",
     "Reproduction",
     "ResultRow",
@@ -155,9 +167,10 @@ _NAMES = {
     "reviewing.api": "Review review",
     "shards": "ShardSummary solve_shards",
     "solvers": (
-        "METHODS AlphaTim Baseline BaselinePlusPlus BdCspn LabelPropagation LaplacianShot "
-        "Matching Method Oslo Ostim Paddle Prototype PtMap SoftKMeans Solver State TimAdm "
-        "TimAuto TimGd resolve_method solve"
+        "METHODS AlphaTim Baseline BaselinePlusPlus BaselinePlusPlusSgd BaselineSgd BdCspn "
+        "LabelPropagation LaplacianShot LogisticRegression Matching MatchingT MetaOpt Method "
+        "Oslo Ostim Paddle Prototype PrototypeT PtMap SoftKMeans Solver State TimAdm TimAuto "
+        "TimGd resolve_method solve"
     ),
     "tasks": "TaskSpec sample_tasks",
     "training": "TrainConfig TrainResult train",

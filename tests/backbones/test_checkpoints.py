@@ -84,7 +84,7 @@ def test_a_bad_classifier_gets_one_clear_sentence(case, conv4, tmp_path):
     message = {
         "missing": "there is no such file",
         "changed": "truncated or changed",
-        "another layer": r"not a linear layer over \d+ features",
+        "another layer": r"not a linear or cosine classifier of \d+ features",
     }[case]
     with pytest.raises(DataError, match=rf"classifier-\w+\.safetensors: {message}"):
         load_checkpoint(tmp_path)

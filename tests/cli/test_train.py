@@ -140,7 +140,9 @@ def test_every_setting_can_be_given(root, tmp_path):
               "weight_decay": "5e-4", "label_smoothing": "0", "crop_area": "0.2",
               "crop_aspect": "0.5,2", "jitter": "0", "flip": "False", "val_tasks": "3",
               "rotation_weight": "0.5", "mixup": "2", "distillation_weight": "0.25",
-              "distillation_temperature": "2", "seed": "2"}  # fmt: skip
+              "distillation_temperature": "2", "seed": "2", "classifier": "cosine",
+              "classifier_scale": "30", "classifier_scaling": "fixed",
+              "margin": "-0.02"}  # fmt: skip
     assert set(values) == set(SETTINGS)
     pairs = [text for name, value in values.items() for text in ("--set", f"{name}={value}")]
     result = train(root, tmp_path / "run", *pairs)
@@ -151,7 +153,8 @@ def test_every_setting_can_be_given(root, tmp_path):
         "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
         "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2], "jitter": 0,
         "flip": False, "val_tasks": 3, "seed": 2, "rotation_weight": 0.5, "mixup": 2,
-        "distillation_weight": 0.25, "distillation_temperature": 2,
+        "distillation_weight": 0.25, "distillation_temperature": 2, "classifier": "cosine",
+        "classifier_scale": 30, "classifier_scaling": "fixed", "margin": -0.02,
     }  # fmt: skip
     assert all(getattr(TrainConfig(backbone="conv4"), name) != config[name] or name == "epochs"
                for name in SETTINGS)  # fmt: skip

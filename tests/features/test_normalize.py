@@ -51,3 +51,8 @@ def test_negative_features_have_no_square_roots_and_give_a_warning():
         UserWarning, match=r"1 values are negative, so the features are used without square roots"
     ):
         torch.testing.assert_close(prepare(table, "power-l2"), prepare(table, "l2"))
+
+
+def test_raw_features_stay_as_they_are_in_single_precision():
+    table = FeatureTable(torch.tensor([[3.0, -4.0], [0.0, 0.0]]).half(), torch.tensor([0, 1]))
+    assert torch.equal(prepare(table, "raw"), torch.tensor([[3.0, -4.0], [0.0, 0.0]]))

@@ -8,7 +8,15 @@ import torch
 from infoshot import InvalidArgumentError, TaskBatch, TimAdm, TimAuto, solve
 from infoshot.core.types import FeatureTable
 from infoshot.features import prepare
-from infoshot.solvers import METHODS, LabelPropagation, LaplacianShot, adm_blocks, cells, neighbours
+from infoshot.solvers import (
+    METHODS,
+    LabelPropagation,
+    LaplacianShot,
+    MatchingT,
+    adm_blocks,
+    cells,
+    neighbours,
+)
 from infoshot.tasks import gaussian_tasks
 from tests.reference import tim_auto_numpy
 from tests.reference import tim_numpy as paper
@@ -186,7 +194,7 @@ def test_more_neighbours_than_candidates_are_all_of_them(small_sizes):
     assert smoothed.isfinite().all()
 
 
-QUADRATIC = [LabelPropagation(), LaplacianShot(), TimAdm(form="gram")]
+QUADRATIC = [LabelPropagation(), LaplacianShot(), MatchingT(), TimAdm(form="gram")]
 
 
 @pytest.mark.parametrize("solver", QUADRATIC, ids=lambda solver: type(solver).__name__)
@@ -202,7 +210,7 @@ def test_linear_methods_are_not_refused():
     z = torch.eye(2).repeat(1_000_000, 1).unsqueeze(0)
     task = TaskBatch(z[:, :2], torch.tensor([[0, 1]]), z, 2)
     for name, method in METHODS.items():
-        if type(method.solver) not in (LabelPropagation, LaplacianShot):
+        if type(method.solver) not in (LabelPropagation, LaplacianShot, MatchingT):
             assert method.solver.working_set(task) < 1e9, name
 
 

@@ -200,7 +200,8 @@ def test_a_solver_says_whether_it_classifies_new_samples():
     inductive = {name for name, method in METHODS.items() if method.inductive}
     assert inductive == {
         "prototype", "shrunken-prototype", "baseline", "baseline++", "ent-min", "soft-kmeans",
-        "alpha-tim", "tim-gd", "tim-adm", "tim-auto",
+        "alpha-tim", "tim-gd", "tim-adm", "tim-auto", "baseline++-sgd", "neg-cosine",
+        "metaopt-ridge", "metaopt-svm", "prototype+t",
     }  # fmt: skip
 
 

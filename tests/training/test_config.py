@@ -18,6 +18,7 @@ CHANGED = {
     "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
     "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2.0], "jitter": 0, "flip": False,
     "rotation_weight": 0.5, "mixup": 2.0, "distillation_weight": 0.3, "distillation_temperature": 2,
+    "classifier": "cosine", "classifier_scale": 30, "classifier_scaling": "fixed", "margin": -0.02,
     "val_tasks": 9, "seed": 3,
 }  # fmt: skip
 
@@ -92,6 +93,12 @@ def test_cosine_schedule_follows_its_formula():
         ({"nesterov": True, "momentum": 0}, "nesterov must be False without momentum"),
         ({"weight_decay": math.inf}, "weight_decay must be a finite number of at least 0; got inf"),
         ({"label_smoothing": -0.1}, "label_smoothing must be at least 0 and below 1; got -0.1"),
+        ({"classifier": "euclid"}, "classifier must be one of 'linear', 'cosine'; got 'euclid'"),
+        ({"classifier_scale": 0}, "classifier_scale must be a finite number above 0; got 0"),
+        ({"classifier_scaling": "no"}, "classifier_scaling must be one of 'fixed', 'learned', 'p"),
+        ({"margin": 2}, "margin must be between -1 and 1; got 2"),
+        ({"margin": -0.1}, "margin must be 0 unless classifier is 'cosine' and classifier_scal"),
+        ({"margin": 0.1, "classifier": "cosine"}, "classifier_scaling 'fixed'; got 0.1"),
         ({"crop_area": 0}, "crop_area must be a finite number above 0; got 0"),
         ({"crop_area": 1.1}, "crop_area must be at most 1; got 1.1"),
         ({"crop_aspect": (2.0, 0.5)}, r"crop_aspect must be the smallest and .* got \[2.0, 0.5\]"),

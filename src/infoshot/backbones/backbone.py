@@ -74,8 +74,9 @@ class Encoder:
     class_names, config
         The classes it was trained on and the training configuration, if they are known.
     classifier
-        Weight and bias of the linear classifier it was trained with, if they are known; its rows
-        are in the order of ``class_names``. Features do not depend on it.
+        Weight and bias of the linear classifier it was trained with, or weight and scale of a
+        cosine classifier, if they are known; rows are in the order of ``class_names``. Features do
+        not depend on it.
     epoch, chosen_as
         The number of epochs it was trained for, and whether it is the ``best`` on validation
         classes or the ``last`` of its training; ``None`` and empty if unknown.

@@ -2,13 +2,13 @@
 
 A checkpoint is a folder with ``checkpoint.json`` (the name of the network, the class names it was
 trained on, the configuration, the sha256 of the weights) and ``weights-SHA256.safetensors``. The
-linear classifier of the training may be beside them, in ``classifier-SHA256.safetensors``. The
-name may be ``package.module:Name`` of a user's class. New weights are written under a new name,
-then the description is replaced atomically, then the old weights are removed: whenever the writer
-is killed, the folder holds a complete checkpoint, old or new. During a training, what it needs to
-resume is stored beside the weights and is replaced together with them. Files of weights in the
-layout of the TIM authors' release (``state_dict`` with ``module.`` prefixes) are read too, without
-executing code from them.
+linear or cosine classifier of the training may be beside them, in
+``classifier-SHA256.safetensors``. The name may be ``package.module:Name`` of a user's class. New
+weights are written under a new name, then the description is replaced atomically, then the old
+weights are removed: whenever the writer is killed, the folder holds a complete checkpoint, old or
+new. During a training, what it needs to resume is stored beside the weights and is replaced
+together with them. Files of weights in the layout of the TIM authors' release (``state_dict`` with
+``module.`` prefixes) are read too, without executing code from them.
 
 The folder of a training run holds two checkpoints, ``best`` and ``last``. Where a checkpoint is
 wanted, it stands for ``best``, which is what the authors of TIM evaluate.
@@ -67,9 +67,9 @@ def save_checkpoint(
     """Write a checkpoint and return the digest of its weights.
 
     ``weights`` are the backbone's ``state_dict`` after ``epoch`` epochs, ``chosen_as`` the ``best``
-    or the ``last`` of a training, ``classifier`` is the ``state_dict`` of the linear layer over its
-    features. They are stored in ``dtype``: float16 halves the files, int8 (for large convolutions)
-    makes them a quarter.
+    or the ``last`` of a training, ``classifier`` is the ``state_dict`` of the linear or cosine
+    classifier over its features. They are stored in ``dtype``: float16 halves the files, int8 (for
+    large convolutions) makes them a quarter.
     """
     make_folder(folder)
     earlier = _recorded_files(folder)
@@ -284,13 +284,13 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
 
 
 def _read_classifier(folder: Path, digest: str, feature_dim: int) -> dict[str, Tensor] | None:
-    """Read weight and bias of the linear classifier, if the checkpoint has one."""
+    """Read the tensors of the classifier, if the checkpoint has one."""
     if not digest:
         return None
     path = _path(folder, "classifier", digest)
     tensors = _tensors(path, digest)
-    if not _is_linear_layer(tensors, feature_dim):
-        raise DataError(f"{path}: not a linear layer over {feature_dim} features.")
+    if not (_is_linear_layer(tensors, feature_dim) or _is_cosine_layer(tensors, feature_dim)):
+        raise DataError(f"{path}: not a linear or cosine classifier of {feature_dim} features.")
     return {name: value.float() for name, value in tensors.items()}
 
 
@@ -313,6 +313,15 @@ def _is_linear_layer(tensors: Mapping[str, Tensor], feature_dim: int) -> bool:
     weight, bias = tensors["weight"], tensors["bias"]
     real = weight.is_floating_point() and bias.is_floating_point()
     return real and bias.ndim == 1 and weight.shape == (len(bias), feature_dim)
+
+
+def _is_cosine_layer(tensors: Mapping[str, Tensor], feature_dim: int) -> bool:
+    if tensors.keys() != {"weight", "scale"}:
+        return False
+    weight, scale = tensors["weight"], tensors["scale"]
+    real = weight.is_floating_point() and scale.is_floating_point()
+    fits = weight.ndim == 2 and weight.shape[1] == feature_dim
+    return real and fits and scale.shape in ((), weight.shape[:1])
 
 
 def _load_weights(

@@ -28,7 +28,8 @@ def train_backbone(
         str,
         typer.Option(
             help="paper: the published settings; small: for sets of a few thousand images, such as "
-            "CUB; strong: with rotation prediction and manifold mixup."
+            "CUB; strong: with rotation prediction and manifold mixup; baseline++, neg-cosine, "
+            "cc-rot, bd-cspn, distill: the base trainings of these systems."
         ),
     ] = "paper",
     config: Annotated[

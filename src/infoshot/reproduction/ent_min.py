@@ -18,7 +18,8 @@ those of the network in evaluation mode after the last step.
 All of this is what the released code of the authors does on 5-way tasks with 15 queries per class.
 Two things differ. They augment the images of the steps (flips, shifts by up to 4 pixels, brightness
 and contrast); here the images are those of extraction, so that a task has one result. They split
-more than 75 images into several passes; here a set is always one pass.
+more than 75 images into several passes; here a set is always one pass. A network that was trained
+with a cosine classifier has no such logits and is refused.
 
 Reference: G. S. Dhillon, P. Chaudhari, A. Ravichandran, S. Soatto. A Baseline for Few-Shot Image
 Classification. ICLR 2020.

@@ -86,8 +86,11 @@ class Network:
         return network_identity(features.provenance) in ((), network_identity(self.about))
 
     def can_run(self, setting: Adaptation) -> bool:
-        """Return whether the network has what a method starts from."""
-        return self.checkpoint.classifier is not None or not isinstance(setting, EntMin)
+        """Return whether the network has what a method starts from.
+
+        Entropy minimisation starts from the logits of a linear base classifier.
+        """
+        return "bias" in (self.checkpoint.classifier or ()) or not isinstance(setting, EntMin)
 
     def validate(self, protocol: Protocol) -> None:
         """Raise, before any work, if the tasks cannot be drawn from the images."""

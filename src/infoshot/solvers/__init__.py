@@ -1,18 +1,6 @@
 """The methods, and ``solve``, which runs them."""
 
 from infoshot.solvers.alpha_tim import AlphaTim
-from infoshot.solvers.baselines.baseline import Baseline
-from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
-from infoshot.solvers.baselines.bd_cspn import BdCspn
-from infoshot.solvers.baselines.label_propagation import LabelPropagation
-from infoshot.solvers.baselines.laplacianshot import LaplacianShot
-from infoshot.solvers.baselines.matching import Matching
-from infoshot.solvers.baselines.oslo import Oslo
-from infoshot.solvers.baselines.ostim import Ostim
-from infoshot.solvers.baselines.paddle import Paddle
-from infoshot.solvers.baselines.prototype import Prototype
-from infoshot.solvers.baselines.pt_map import PtMap
-from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 from infoshot.solvers.loop import solve
 from infoshot.solvers.method import ASSUMPTIONS, Method, Preparation
 from infoshot.solvers.registry import METHODS, method_by_name
@@ -30,10 +18,18 @@ from infoshot.solvers.tim_auto import TimAuto
 from infoshot.solvers.tim_gd import TimGd
 from infoshot.solvers.trace import StepEvent, StepHook
 
+from infoshot.solvers.baselines import (  # isort: skip
+    Baseline, BaselinePlusPlus, BaselinePlusPlusSgd, BaselineSgd, BdCspn, LabelPropagation,
+    LaplacianShot, LogisticRegression, Matching, MatchingT, MetaOpt, Oslo, Ostim, Paddle,
+    Prototype, PrototypeT, PtMap, SoftKMeans,
+)  # fmt: skip
+
 __all__ = [
-    "ASSUMPTIONS", "ENTRY_POINTS", "METHODS", "AlphaTim", "Baseline", "BaselinePlusPlus", "BdCspn",
-    "LabelPropagation", "LaplacianShot", "Matching", "Method", "Oslo", "Ostim", "Paddle",
-    "Preparation", "Prototype", "PtMap", "SoftKMeans", "Solver", "State", "StepEvent", "StepHook",
-    "TimAdm", "TimAuto", "TimGd", "method_by_name", "method_facts", "method_from_facts",
-    "resolve_method", "solve", "stored_method", "tasks_per_chunk",
+    "ASSUMPTIONS", "ENTRY_POINTS", "METHODS", "AlphaTim", "Baseline", "BaselinePlusPlus",
+    "BaselinePlusPlusSgd", "BaselineSgd", "BdCspn", "LabelPropagation", "LaplacianShot",
+    "LogisticRegression", "Matching", "MatchingT", "MetaOpt", "Method", "Oslo", "Ostim",
+    "Paddle", "Preparation", "Prototype", "PrototypeT", "PtMap", "SoftKMeans", "Solver",
+    "State", "StepEvent", "StepHook", "TimAdm", "TimAuto", "TimGd", "method_by_name",
+    "method_facts", "method_from_facts", "resolve_method", "solve", "stored_method",
+    "tasks_per_chunk",
 ]  # fmt: skip

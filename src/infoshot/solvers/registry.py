@@ -7,14 +7,20 @@ from infoshot.core.errors import InvalidArgumentError
 from infoshot.solvers.alpha_tim import AlphaTim
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
+from infoshot.solvers.baselines.baseline_plus_plus_sgd import BaselinePlusPlusSgd
+from infoshot.solvers.baselines.baseline_sgd import BaselineSgd
 from infoshot.solvers.baselines.bd_cspn import BdCspn
 from infoshot.solvers.baselines.label_propagation import LabelPropagation
 from infoshot.solvers.baselines.laplacianshot import LaplacianShot
+from infoshot.solvers.baselines.logistic_regression import LogisticRegression
 from infoshot.solvers.baselines.matching import Matching
+from infoshot.solvers.baselines.matching_t import MatchingT
+from infoshot.solvers.baselines.meta_opt import MetaOpt
 from infoshot.solvers.baselines.oslo import Oslo
 from infoshot.solvers.baselines.ostim import Ostim
 from infoshot.solvers.baselines.paddle import Paddle
 from infoshot.solvers.baselines.prototype import Prototype
+from infoshot.solvers.baselines.prototype_t import PrototypeT
 from infoshot.solvers.baselines.pt_map import PtMap
 from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 from infoshot.solvers.method import Method
@@ -67,6 +73,64 @@ _ALL = (
         transductive=False,
         summary="cosine classifier fitted to the support",
         cost="100 steps of 2 K S d",
+    ),
+    Method(
+        name="baseline-sgd",
+        solver=BaselineSgd(),
+        preparation="raw",
+        transductive=False,
+        summary="linear layer fitted to the support by SGD from random weights",
+        cost="100 passes of 2 K S d",
+    ),
+    Method(
+        name="baseline++-sgd",
+        solver=BaselinePlusPlusSgd(),
+        transductive=False,
+        summary="cosine classifier fitted to the support by SGD from random weights",
+        cost="100 passes of 2 K S d",
+    ),
+    Method(
+        name="neg-cosine",
+        solver=BaselinePlusPlusSgd(learns_lengths=False, temperature=5.0),
+        transductive=False,
+        summary="cosine classifier of fixed scale, fitted by SGD: the head of Neg-cosine",
+        cost="100 passes of 2 K S d",
+    ),
+    Method(
+        name="distill",
+        solver=LogisticRegression(),
+        transductive=False,
+        summary="logistic regression on the support: the head of Distill",
+        cost="S S d, and about 60 steps of K S S",
+    ),
+    Method(
+        name="metaopt-ridge",
+        solver=MetaOpt(problem="ridge"),
+        preparation="raw",
+        transductive=False,
+        summary="ridge regression on the labels of the support: a head of MetaOptNet",
+        cost="S S d, and S S S / 6",
+    ),
+    Method(
+        name="metaopt-svm",
+        solver=MetaOpt(problem="svm"),
+        preparation="raw",
+        transductive=False,
+        summary="multi-class support vector machine: the head of MetaOptNet",
+        cost="S S d, and about 200 steps of K S S",
+    ),
+    Method(
+        name="prototype+t",
+        solver=PrototypeT(),
+        summary="class means over the support and the most confident queries",
+        cost="two products, Q K d, in 2 rounds",
+    ),
+    Method(
+        name="matching+t",
+        solver=MatchingT(),
+        assumes=("balance",),
+        summary="vote of the labelled samples and the most confident queries",
+        cost="Q N d in each of 3 rounds",
     ),
     Method(
         name="ent-min",

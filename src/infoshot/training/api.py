@@ -100,7 +100,9 @@ def train(
         Folder of the run.
     recipe
         ``paper``: the published settings; ``small``: for sets of a few thousand images, such as
-        CUB; ``strong``: with rotation prediction and manifold mixup.
+        CUB; ``strong``: with rotation prediction and manifold mixup. ``baseline++``,
+        ``neg-cosine``, ``cc-rot``, ``bd-cspn`` and ``distill``: the base trainings of these
+        systems, see ``recipes.py``.
     config
         Settings: a ``TrainConfig``, which replaces the recipe, or the path of a TOML file with some
         of its fields, which replace those of the recipe.

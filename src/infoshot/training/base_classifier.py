@@ -1,5 +1,6 @@
-"""The network of base training: a backbone with linear classifiers over its features."""
+"""The network of base training: a backbone with classifiers over its features."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -10,18 +11,29 @@ from infoshot.backbones import Backbone
 from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.training.config import TrainConfig
+from infoshot.training.cosine_classifier import CosineClassifier
 
 _ANGLES = 4
 
 
 @final
 class BaseClassifier(nn.Module):
-    """A backbone with a linear layer for the classes, and one for the angle of turned images."""
+    """A backbone with a classifier, and a linear layer for the angle of turned images.
 
-    def __init__(self, backbone: Backbone, n_classes: int, *, predicts_angle: bool = False) -> None:
+    Without a ``head`` the classifier is a linear layer.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        n_classes: int,
+        *,
+        predicts_angle: bool = False,
+        head: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.backbone = backbone
-        self.head = nn.Linear(backbone.feature_dim, n_classes)
+        self.head = nn.Linear(backbone.feature_dim, n_classes) if head is None else head
         self.angle_head = nn.Linear(backbone.feature_dim, _ANGLES) if predicts_angle else None
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -29,6 +41,24 @@ class BaseClassifier(nn.Module):
         features = self.backbone(images)
         angles = None if self.angle_head is None else self.angle_head(features)
         return self.head(features), angles
+
+
+def make_head(config: TrainConfig, dim: int, n_classes: int) -> nn.Module:
+    """Return the untrained classifier that the settings name, over features of this width."""
+    if config.classifier == "linear":
+        return nn.Linear(dim, n_classes)
+    return CosineClassifier(dim, n_classes, config.classifier_scale, config.classifier_scaling)
+
+
+def restore_head(classifier: Mapping[str, Tensor]) -> nn.Module:
+    """Return a trained classifier from the tensors of a checkpoint."""
+    n_classes, dim = classifier["weight"].shape
+    head: nn.Module = nn.Linear(dim, n_classes)
+    if "scale" in classifier:
+        per_class = classifier["scale"].ndim > 0
+        head = CosineClassifier(dim, n_classes, scaling="per-class" if per_class else "learned")
+    head.load_state_dict(dict(classifier))
+    return head
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +93,6 @@ def load_teacher(folder: Path, config: TrainConfig) -> Teacher:
             f"{folder}: has no classifier, so it cannot teach; use a checkpoint that this version "
             "of 'infoshot train' wrote."
         )
-    network = BaseClassifier(encoder.backbone, len(encoder.class_names))
-    network.head.load_state_dict(encoder.classifier)
+    head = restore_head(encoder.classifier)
+    network = BaseClassifier(encoder.backbone, len(encoder.class_names), head=head)
     return Teacher(network.eval().requires_grad_(False), encoder.class_names, encoder.digest)

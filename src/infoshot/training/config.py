@@ -11,6 +11,8 @@ from infoshot.images.augmentation import CROP_AREA, CROP_ASPECT, JITTER
 from infoshot.tasks.sampler import TaskSpec
 
 SCHEDULES = ("step", "cosine")
+CLASSIFIERS = ("linear", "cosine")
+SCALINGS = ("fixed", "learned", "per-class")
 _MOST_REPEATS = 10**6  # epochs and validation tasks
 _PUBLISHED_BATCH: Mapping[str, int] = {"wrn28-10": 128}
 
@@ -43,6 +45,17 @@ class TrainConfig:
         Weight decay of all parameters.
     label_smoothing
         Probability that the target spreads evenly over the wrong classes.
+    classifier
+        ``"linear"``: a linear layer with bias; ``"cosine"``: scaled cosines of features and class
+        weights, see ``cosine_classifier.py``.
+    classifier_scale
+        Scale of the cosines, or the value that it starts from.
+    classifier_scaling
+        ``"fixed"``: the scale stays as it is; ``"learned"``: one scale is learned; ``"per-class"``:
+        one of each class is.
+    margin
+        What the loss subtracts from the cosine of the true class before it is scaled; negative for
+        Neg-cosine. It needs a cosine classifier with a fixed scale.
     crop_area
         Smallest share of the image that a random crop covers.
     crop_aspect
@@ -77,6 +90,10 @@ class TrainConfig:
     nesterov: bool = False
     weight_decay: float = 1e-4
     label_smoothing: float = 0.1
+    classifier: Literal["linear", "cosine"] = "linear"
+    classifier_scale: float = 10.0
+    classifier_scaling: Literal["fixed", "learned", "per-class"] = "learned"
+    margin: float = 0.0
     crop_area: float = CROP_AREA
     crop_aspect: tuple[float, float] = CROP_ASPECT
     jitter: float = JITTER
@@ -114,6 +131,7 @@ class TrainConfig:
             if getattr(self, name) > 1:
                 raise InvalidArgumentError(f"{name} must be at most 1; got {getattr(self, name)}.")
         self._validate_aspect()
+        self._validate_classifier()
         TaskSpec(seed=self.seed).validate()
 
     def _validate_aspect(self) -> None:
@@ -123,6 +141,17 @@ class TrainConfig:
             raise InvalidArgumentError(
                 "crop_aspect must be the smallest and the largest ratio of width to height; "
                 f"got {list(self.crop_aspect)}."
+            )
+
+    def _validate_classifier(self) -> None:
+        checks.one_of("classifier", self.classifier, CLASSIFIERS)
+        checks.one_of("classifier_scaling", self.classifier_scaling, SCALINGS)
+        checks.positive("classifier_scale", self.classifier_scale)
+        checks.between("margin", self.margin, -1, 1)
+        if self.margin and (self.classifier, self.classifier_scaling) != ("cosine", "fixed"):
+            raise InvalidArgumentError(
+                "margin must be 0 unless classifier is 'cosine' and classifier_scaling 'fixed'; "
+                f"got {self.margin!r}."
             )
 
     def check_processes(self, n_processes: int) -> None:

@@ -19,7 +19,7 @@ from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.rng import random_bits
 from infoshot.distributed import SINGLE_PROCESS, Ranks, synchronise_batch_norm
-from infoshot.training.base_classifier import BaseClassifier, Teacher
+from infoshot.training.base_classifier import BaseClassifier, Teacher, make_head
 from infoshot.training.batches import Batches, move_if_it_fits
 from infoshot.training.config import TrainConfig
 from infoshot.training.config_file import write_config
@@ -121,9 +121,10 @@ class _Run:
         n_classes = len(images.class_names)
         self._smoothing = config.smoothing_over_all(n_classes)
         torch.manual_seed(config.seed)
-        self.model = BaseClassifier(
-            make_backbone(config.backbone), n_classes, predicts_angle=config.rotation_weight > 0
-        )
+        backbone = make_backbone(config.backbone)
+        head = make_head(config, backbone.feature_dim, n_classes)
+        predicts_angle = config.rotation_weight > 0
+        self.model = BaseClassifier(backbone, n_classes, predicts_angle=predicts_angle, head=head)
         self._about = {**config.to_json(), **images.about}
         self.teacher: BaseClassifier | None = None
         if teacher is not None:

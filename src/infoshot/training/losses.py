@@ -2,6 +2,8 @@ r"""The loss of a training step.
 
 It is the cross-entropy with label smoothing of every image. Settings add to it:
 
+- *margin*, for a cosine classifier: the logit of the true class is :math:`s (\cos - m)` instead of
+  :math:`s \cos`, see ``cosine_classifier.py``. Accuracies and a teacher see logits without it.
 - *mixup*: the images are mixed in pairs, see ``manifold_mixup.py``, and the loss is
   :math:`\lambda \ell(y_i) + (1 - \lambda) \ell(y_{\pi(i)})`.
 - *rotation prediction*: a copy of the batch, a quarter each turned by 0, 90, 180 and 270 degrees,
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, one_hot
 
 from infoshot.training.config import TrainConfig
 from infoshot.training.manifold_mixup import ManifoldMixup
@@ -81,6 +83,9 @@ class TrainingLoss:
         return torch.lerp(other, loss, share)
 
     def _cross_entropy(self, logits: Tensor, y: Tensor) -> Tensor:
+        if self.config.margin:
+            margin = self.config.classifier_scale * self.config.margin
+            logits = logits - margin * one_hot(y, logits.shape[1])
         return cross_entropy(logits, y, label_smoothing=self.smoothing)
 
     def _distill(self, loss: Tensor, logits: Tensor, x: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class Snapshot:
             write_csv(out / CSV_NAME, self.records)
 
     def classifier(self) -> dict[str, Tensor]:
-        """Return weight and bias of the linear layer over the features."""
+        """Return the tensors of the classifier over the features."""
         return {
             name.removeprefix(_HEAD): value
             for name, value in self.tensors.items()

@@ -61,13 +61,7 @@ class Matching(Solver[_MatchingState]):
 
     def log_posterior(self, task: TaskBatch, state: _MatchingState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
-        votes = class_cosines(task.z_qry, task.z_sup).mul_(self.temperature)
-        label = task.y_sup.unsqueeze(-1).expand_as(votes)
-        top = votes.new_full((len(task), task.n_way, task.n_qry), -math.inf)
-        top.scatter_reduce_(1, label, votes, reduce="amax")
-        shares = votes.sub_(top.gather(1, label)).exp_()
-        sums = torch.bmm(class_rows(task.y_sup, task.n_way, votes.dtype), shares)
-        return torch.log_softmax(sums.log_().add_(top), dim=1).mT
+        return log_votes(task.z_qry, task.z_sup, task.y_sup, task.n_way, self.temperature)
 
     def prototypes(self, task: TaskBatch, state: _MatchingState) -> Tensor:
         """Class means, shape ``(task, class, dim)``; the votes do not use them."""
@@ -76,3 +70,14 @@ class Matching(Solver[_MatchingState]):
     def classify(self, z: Tensor, prototypes: Tensor) -> Tensor:
         """Log-probabilities with one vote per class, ``(task, sample, class)``."""
         return torch.log_softmax(class_cosines(z, prototypes).mul_(self.temperature), dim=1).mT
+
+
+def log_votes(z_qry: Tensor, z_sup: Tensor, y_sup: Tensor, n_way: int, tau: float) -> Tensor:
+    """Log-probabilities of queries by votes of labelled samples, ``(task, query, class)``."""
+    votes = class_cosines(z_qry, z_sup).mul_(tau)
+    label = y_sup.unsqueeze(-1).expand_as(votes)
+    top = votes.new_full((len(votes), n_way, votes.shape[2]), -math.inf)
+    top.scatter_reduce_(1, label, votes, reduce="amax")
+    shares = votes.sub_(top.gather(1, label)).exp_()
+    sums = torch.bmm(class_rows(y_sup, n_way, votes.dtype), shares)
+    return torch.log_softmax(sums.log_().add_(top), dim=1).mT
