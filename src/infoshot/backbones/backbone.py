@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from infoshot.core.errors import InvalidArgumentError
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -58,6 +60,49 @@ class Backbone(nn.Module, ABC):
         Shape ``(batch, feature_dim)``.
         """
 
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Compute the feature maps whose average over the positions is the feature vector.
+
+        Parameters
+        ----------
+        images
+            As in :meth:`forward`.
+
+        Returns
+        -------
+        Shape ``(batch, feature_dim, height, width)``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the network has none.
+        """
+        raise InvalidArgumentError(
+            f"{type(self).__name__} has no feature maps; it does not define feature_map."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSystem:
+    """The head of a few-shot system, as a checkpoint holds it.
+
+    Parameters
+    ----------
+    name
+        Name of the system, such as ``protonet``.
+    settings
+        Hyperparameters of the head by name, as JSON values.
+    tensors
+        The ``state_dict`` of the head.
+    digest
+        The sha256 of the stored tensors; empty before they are stored.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    digest: str = ""
+
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
@@ -76,6 +121,9 @@ class Encoder:
     classifier
         Weight and bias of the linear classifier it was trained with, if they are known; its rows
         are in the order of ``class_names``. Features do not depend on it.
+    system
+        The head of the few-shot system it was trained with, if it was. Features do not depend on
+        it.
     epoch, chosen_as
         The number of epochs it was trained for, and whether it is the ``best`` on validation
         classes or the ``last`` of its training; ``None`` and empty if unknown.
@@ -89,6 +137,7 @@ class Encoder:
     classifier: Mapping[str, Tensor] | None = None
     epoch: int | None = None
     chosen_as: str = ""
+    system: StoredSystem | None = None
 
     @property
     def trained_on(self) -> str:
