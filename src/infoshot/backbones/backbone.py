@@ -10,8 +10,6 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from infoshot.core.errors import InvalidArgumentError
-
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -59,27 +57,6 @@ class Backbone(nn.Module, ABC):
         -------
         Shape ``(batch, feature_dim)``.
         """
-
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Compute the feature maps whose average over the positions is the feature vector.
-
-        Parameters
-        ----------
-        images
-            As in :meth:`forward`.
-
-        Returns
-        -------
-        Shape ``(batch, feature_dim, height, width)``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the network has none.
-        """
-        raise InvalidArgumentError(
-            f"{type(self).__name__} has no feature maps; it does not define feature_map."
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,11 +29,7 @@ class Conv4(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last block."""
-        return self.feature_map(images).mean((2, 3))
-
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Output of the last block."""
-        return self.blocks(images)  # type: ignore[no-any-return]
+        return self.blocks(images).mean((2, 3))  # type: ignore[no-any-return]
 
 
 def _block(n_in: int) -> nn.Sequential:

@@ -88,12 +88,9 @@ class EfficientNetLite0(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the head."""
-        return self.feature_map(images).mean((2, 3))
-
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Output of the head."""
         x = relu6(self._bn0(self._conv_stem(images)))
-        return relu6(self._bn1(self._conv_head(self._blocks(x))))
+        x = relu6(self._bn1(self._conv_head(self._blocks(x))))
+        return x.mean((2, 3))
 
 
 def pretrained_lite0() -> EfficientNetLite0:

@@ -77,8 +77,5 @@ class ResNet12(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last block."""
-        return self.feature_map(images).mean((2, 3))
-
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Output of the last block."""
-        return self.layer4(self.layer3(self.layer2(self.layer1(images))))  # type: ignore[no-any-return]
+        x = self.layer4(self.layer3(self.layer2(self.layer1(images))))
+        return x.mean((2, 3))  # type: ignore[no-any-return]

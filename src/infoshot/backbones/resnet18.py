@@ -57,9 +57,6 @@ class ResNet18(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last stage."""
-        return self.feature_map(images).mean((2, 3))
-
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Output of the last stage."""
         x = self.relu(self.bn1(self.conv1(images)))
-        return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return x.mean((2, 3))  # type: ignore[no-any-return]

@@ -55,12 +55,8 @@ class Wrn28x10(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled, normalised and rectified output of the last stage."""
-        return self.feature_map(images).mean((2, 3))
-
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Normalised and rectified output of the last stage."""
         x = self.layer3(self.layer2(self.layer1(self.conv1(images))))
-        return relu(self.bn1(x))
+        return relu(self.bn1(x)).mean((2, 3))
 
 
 def _stage(n_in: int, n_out: int, stride: int) -> nn.Sequential:

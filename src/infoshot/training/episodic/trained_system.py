@@ -60,7 +60,7 @@ def read_images(backbone: Backbone, head: Head, images: Tensor) -> Tensor:
     """Compute what a head reads of a batch of normalised images."""
     if head.reads == "images":
         return images
-    return backbone.feature_map(images) if head.reads == "maps" else backbone(images)
+    return backbone.maps(images) if head.reads == "maps" else backbone(images)
 
 
 def is_system(folder: str | os.PathLike[str]) -> bool:
