@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from infoshot.core.errors import InvalidArgumentError
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -43,6 +45,28 @@ class Backbone(nn.Module, ABC):
     def stages(self) -> tuple[nn.Module, ...]:
         """Return the consecutive parts of the network, for training that mixes their outputs."""
         return ()
+
+    def maps(self, images: Tensor) -> Tensor:
+        """Compute feature maps of normalised images: their spatial mean is the feature vector.
+
+        Parameters
+        ----------
+        images
+            Shape ``(batch, 3, height, width)``, normalised as ``input_spec`` says.
+
+        Returns
+        -------
+        Shape ``(batch, feature_dim, height, width)``, with the height and width of the map.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the network gives vectors only, as plain modules and external encoders do.
+        """
+        raise InvalidArgumentError(
+            f"the backbone must give feature maps, but {type(self).__name__} gives vectors only; "
+            "use a network of this package, such as resnet12, or a Backbone that defines maps()."
+        )
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
