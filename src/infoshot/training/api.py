@@ -19,10 +19,11 @@ from infoshot.images.broken import drop_broken
 from infoshot.images.datasets import ImageSplit
 from infoshot.images.decoding import decode_workers
 from infoshot.training.base_classifier import load_teacher
+from infoshot.training.base_training import run_epochs
 from infoshot.training.config import TrainConfig
 from infoshot.training.config_file import resolve_config
 from infoshot.training.curve import CURVE_NAME
-from infoshot.training.epochs import CONFIG_NAME, run_epochs
+from infoshot.training.epochs import CONFIG_NAME
 from infoshot.training.events import summary_writer
 from infoshot.training.records import CSV_NAME, LOG_NAME, EpochRecord, best_epoch
 from infoshot.training.training_images import TrainingImages, base_splits, load_training_images

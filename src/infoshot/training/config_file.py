@@ -14,6 +14,7 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.regular_file import read_regular
 from infoshot.training.config import TrainConfig
 from infoshot.training.recipes import RECIPES
+from infoshot.training.run_config import RunConfig
 
 _LISTS = ("drops", "crop_aspect")
 SETTINGS = tuple(field.name for field in fields(TrainConfig) if field.name != "backbone")
@@ -96,7 +97,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return values
 
 
-def write_config(path: Path, config: TrainConfig) -> None:
+def write_config(path: Path, config: RunConfig) -> None:
     """Write all settings to a TOML file that :func:`read_config` reads, unless it has them."""
     # JSON's numbers, booleans, strings and lists are also TOML's.
     lines = [
