@@ -57,7 +57,7 @@ def ridge_weights(
     n_way
         Number of classes.
     regularization
-        Weight of the squared lengths, above 0; a tensor if it is learnt.
+        Weight of the squared lengths, above 0; a tensor if it is learned.
 
     Returns
     -------
