@@ -40,6 +40,13 @@ def neighbour_graph(
     Returns
     -------
     Shape ``(task, sample, sample)``.
+
+    Examples
+    --------
+    >>> neighbour_graph(torch.tensor([[[0.0], [1.0], [5.0]]]), 1.0, n_neighbours=1)
+    tensor([[[0.0000, 0.9997, 0.0000],
+             [0.9997, 0.0000, 0.0235],
+             [0.0000, 0.0235, 0.0000]]])
     """
     log_a = torch.bmm(z, z.mT)
     half_norm = log_a.diagonal(dim1=1, dim2=2).mul(0.5)
@@ -70,6 +77,12 @@ def spread_labels(graph: Tensor, y: Tensor, n_way: int, propagation: float) -> T
     Returns
     -------
     Shape ``(task, sample, class)``.
+
+    Examples
+    --------
+    >>> graph = neighbour_graph(torch.tensor([[[0.0], [4.0], [1.0]]]), 1.0, n_neighbours=2)
+    >>> spread_labels(graph, torch.tensor([[0, 1]]), n_way=2, propagation=0.5)[:, 2]
+    tensor([[0.6605, 0.0894]])
     """
     labels = graph.new_zeros(*graph.shape[:2], n_way)
     labels[:, : y.shape[1]] = class_rows(y, n_way, graph.dtype).mT

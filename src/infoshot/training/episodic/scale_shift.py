@@ -79,6 +79,16 @@ def fold_scale_shift(backbone: Backbone) -> Backbone:
     ------
     InvalidArgumentError
         If it defines another layer there, so that the shifts cannot be folded.
+
+    Examples
+    --------
+    >>> from infoshot.backbones import make_backbone
+    >>> backbone = make_backbone("conv4")
+    >>> add_scale_shift(backbone)
+    >>> sum(parameter.requires_grad for parameter in backbone.parameters())
+    8
+    >>> list(fold_scale_shift(backbone).state_dict()) == list(make_backbone("conv4").state_dict())
+    True
     """
     plain = deepcopy(backbone).eval().requires_grad_(True)
     layers = [m for m in plain.modules() if isinstance(m, (_ScaledConv, nn.BatchNorm2d))]
