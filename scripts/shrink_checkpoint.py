@@ -37,6 +37,7 @@ def shrink(source: Path, target: Path, dtype: torch.dtype) -> None:
         class_names=checkpoint.class_names,
         config=checkpoint.config,
         classifier=checkpoint.classifier,
+        system=checkpoint.system,
         epoch=checkpoint.epoch,
         chosen_as=checkpoint.chosen_as,
         dtype=dtype,

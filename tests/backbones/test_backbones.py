@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from torch import nn
 
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import BACKBONES, InputSpec, make_backbone, open_encoder
+from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.backbones.efficientnet_lite0 import _SameConv, imagenet_weights
 from infoshot.backbones.resnet12 import _DropBlock
+
+CHECKPOINT = Path(__file__).parents[2] / "results/training/resnet18/checkpoint"
 
 # Numbers of parameters that follow from the architectures, without a classifier.
 PARAMETERS = {
@@ -43,6 +47,40 @@ def test_features_do_not_depend_on_the_rest_of_the_batch(name):
     images = torch.rand(3, 3, 84, 84)
     with torch.no_grad():
         torch.testing.assert_close(backbone(images)[1:2], backbone(images[1:2]))
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_features_are_the_means_of_the_maps(name):
+    torch.manual_seed(0)
+    backbone = make_backbone(name).eval()
+    images = torch.rand(2, 3, 32, 64)
+    with torch.no_grad():
+        maps = backbone.maps(images)
+        assert maps.shape[:2] == (2, backbone.feature_dim)
+        assert maps.shape[2] < maps.shape[3]
+        assert torch.equal(backbone(images), maps.mean((2, 3)))
+
+
+def test_maps_of_a_trained_network_are_the_output_of_its_last_stage():
+    backbone = load_checkpoint(CHECKPOINT).backbone
+    outputs = []
+    backbone.layer4.register_forward_hook(lambda _, __, out: outputs.append(out))
+    images = torch.rand(2, 3, 84, 84, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        features, maps = backbone(images), backbone.maps(images)
+    assert maps.shape == (2, 512, 11, 11)
+    assert torch.equal(maps, outputs[1])
+    assert torch.equal(features, outputs[0].mean((2, 3)))
+
+
+def test_vectors_are_no_maps():
+    class Vectors(nn.Module):
+        def forward(self, images):
+            return images.mean((2, 3))
+
+    backbone = open_encoder(Vectors()).backbone
+    with pytest.raises(InvalidArgumentError, match="must give feature maps, but PlainModule gives"):
+        backbone.maps(torch.rand(2, 3, 8, 8))
 
 
 def test_resnet18_downsamples_as_published():

@@ -55,4 +55,4 @@ def test_negative_features_have_no_square_roots_and_give_a_warning():
 
 def test_raw_features_stay_as_they_are_in_single_precision():
     table = FeatureTable(torch.tensor([[3.0, -4.0], [0.0, 0.0]]).half(), torch.tensor([0, 1]))
-    assert torch.equal(prepare(table, "raw"), torch.tensor([[3.0, -4.0], [0.0, 0.0]]))
+    assert torch.equal(prepare(table, "none"), torch.tensor([[3.0, -4.0], [0.0, 0.0]]))

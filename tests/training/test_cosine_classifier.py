@@ -14,7 +14,12 @@ from infoshot.reproduction.ent_min import EntMin
 from infoshot.reproduction.finetune import FineTuning
 from infoshot.reproduction.whole_network import Network
 from infoshot.training import TrainConfig, epochs, train
-from infoshot.training.base_classifier import BaseClassifier, load_teacher, make_head, restore_head
+from infoshot.training.base_classifier import (
+    BaseClassifier,
+    load_teacher,
+    make_classifier,
+    restore_classifier,
+)
 from infoshot.training.config_file import resolve_config
 from infoshot.training.cosine_classifier import CosineClassifier
 from infoshot.training.losses import TrainingLoss, turn_quarters
@@ -42,7 +47,7 @@ def batch():
 def network():
     torch.manual_seed(1)
     backbone = make_backbone("conv4")
-    head = make_head(_config(), backbone.feature_dim, CLASSES)
+    head = make_classifier(_config(), backbone.feature_dim, CLASSES)
     return BaseClassifier(backbone, CLASSES, predicts_angle=True, head=head).train()
 
 
@@ -75,7 +80,7 @@ def test_logits_are_scaled_cosines(scaling):
     shapes = {"fixed": {}, "learned": {"scale": ()}, "per-class": {"scale": (CLASSES,)}}[scaling]
     assert learned == {"weight": (CLASSES, 5), **shapes}
     assert head.state_dict().keys() == {"weight", "scale"}
-    same = restore_head(head.float().state_dict())
+    same = restore_classifier(head.float().state_dict())
     assert torch.equal(same(features.float()), head(features.float()))
 
 

@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from infoshot.core.errors import InvalidArgumentError
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -44,6 +46,28 @@ class Backbone(nn.Module, ABC):
         """Return the consecutive parts of the network, for training that mixes their outputs."""
         return ()
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Compute feature maps of normalised images: their spatial mean is the feature vector.
+
+        Parameters
+        ----------
+        images
+            Shape ``(batch, 3, height, width)``, normalised as ``input_spec`` says.
+
+        Returns
+        -------
+        Shape ``(batch, feature_dim, height, width)``, with the height and width of the map.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the network gives vectors only, as plain modules and external encoders do.
+        """
+        raise InvalidArgumentError(
+            f"the backbone must give feature maps, but {type(self).__name__} gives vectors only; "
+            "use a network of this package, such as resnet12, or a Backbone that defines maps()."
+        )
+
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
         """Compute features of normalised images.
@@ -57,6 +81,28 @@ class Backbone(nn.Module, ABC):
         -------
         Shape ``(batch, feature_dim)``.
         """
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSystem:
+    """The head of a few-shot system, as a checkpoint holds it.
+
+    Parameters
+    ----------
+    name
+        Name of the system, such as ``protonet``.
+    settings
+        Hyperparameters of the head by name, as JSON values.
+    tensors
+        The ``state_dict`` of the head.
+    digest
+        The sha256 of the stored tensors; empty before they are stored.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    digest: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +123,9 @@ class Encoder:
         Weight and bias of the linear classifier it was trained with, or weight and scale of a
         cosine classifier, if they are known; rows are in the order of ``class_names``. Features do
         not depend on it.
+    system
+        The head of the few-shot system it was trained with, if it was. Features do not depend on
+        it.
     epoch, chosen_as
         The number of epochs it was trained for, and whether it is the ``best`` on validation
         classes or the ``last`` of its training; ``None`` and empty if unknown.
@@ -90,6 +139,7 @@ class Encoder:
     classifier: Mapping[str, Tensor] | None = None
     epoch: int | None = None
     chosen_as: str = ""
+    system: StoredSystem | None = None
 
     @property
     def trained_on(self) -> str:

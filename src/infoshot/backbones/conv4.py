@@ -27,9 +27,13 @@ class Conv4(Backbone):
         """Return the four blocks."""
         return tuple(self.blocks)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Output of the last block; 5 x 5 positions at 84 pixels."""
+        return self.blocks(images)  # type: ignore[no-any-return]
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last block."""
-        return self.blocks(images).mean((2, 3))  # type: ignore[no-any-return]
+        return self.maps(images).mean((2, 3))
 
 
 def _block(n_in: int) -> nn.Sequential:

@@ -86,11 +86,14 @@ class EfficientNetLite0(Backbone):
         self._conv_head = _SameConv(320, 1280, 1, bias=False)
         self._bn1 = nn.BatchNorm2d(1280, eps=1e-3)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Output of the head; 7 x 7 positions at 224 pixels."""
+        x = relu6(self._bn0(self._conv_stem(images)))
+        return relu6(self._bn1(self._conv_head(self._blocks(x))))
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the head."""
-        x = relu6(self._bn0(self._conv_stem(images)))
-        x = relu6(self._bn1(self._conv_head(self._blocks(x))))
-        return x.mean((2, 3))
+        return self.maps(images).mean((2, 3))
 
 
 def pretrained_lite0() -> EfficientNetLite0:

@@ -75,7 +75,10 @@ class ResNet12(Backbone):
         """Return the four stages."""
         return self.layer1, self.layer2, self.layer3, self.layer4
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Output of the last block; 5 x 5 positions at 84 pixels."""
+        return self.layer4(self.layer3(self.layer2(self.layer1(images))))  # type: ignore[no-any-return]
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last block."""
-        x = self.layer4(self.layer3(self.layer2(self.layer1(images))))
-        return x.mean((2, 3))  # type: ignore[no-any-return]
+        return self.maps(images).mean((2, 3))

@@ -55,8 +55,11 @@ class ResNet18(Backbone):
         """Return the four stages."""
         return self.layer1, self.layer2, self.layer3, self.layer4
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Output of the last stage; 11 x 11 positions at 84 pixels."""
+        x = self.relu(self.bn1(self.conv1(images)))
+        return self.layer4(self.layer3(self.layer2(self.layer1(x))))  # type: ignore[no-any-return]
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled output of the last stage."""
-        x = self.relu(self.bn1(self.conv1(images)))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return x.mean((2, 3))  # type: ignore[no-any-return]
+        return self.maps(images).mean((2, 3))

@@ -53,10 +53,13 @@ class Wrn28x10(Backbone):
         """Return the three stages."""
         return self.layer1, self.layer2, self.layer3
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Normalised and rectified output of the last stage; 21 x 21 positions at 84 pixels."""
+        return relu(self.bn1(self.layer3(self.layer2(self.layer1(self.conv1(images))))))
+
     def forward(self, images: Tensor) -> Tensor:
         """Average-pooled, normalised and rectified output of the last stage."""
-        x = self.layer3(self.layer2(self.layer1(self.conv1(images))))
-        return relu(self.bn1(x)).mean((2, 3))
+        return self.maps(images).mean((2, 3))
 
 
 def _stage(n_in: int, n_out: int, stride: int) -> nn.Sequential:

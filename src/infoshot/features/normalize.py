@@ -37,7 +37,7 @@ def unit_length(features: Tensor) -> Tensor:
 
 
 def prepare(
-    table: FeatureTable, preparation: Literal["l2", "centred-l2", "power-l2", "raw"]
+    table: FeatureTable, preparation: Literal["l2", "centred-l2", "power-l2", "none"]
 ) -> Tensor:
     """Prepare features as a method requires, at least in float32.
 
@@ -47,7 +47,7 @@ def prepare(
         If the base mean is needed and the table has none, or a row is all zero.
     """
     features = table.features if table.features.dtype.itemsize >= 4 else table.features.float()
-    if preparation == "raw":
+    if preparation == "none":
         return features
     if preparation == "centred-l2":
         if table.base_mean is None:

@@ -77,7 +77,7 @@ _ALL = (
     Method(
         name="baseline-sgd",
         solver=BaselineSgd(),
-        preparation="raw",
+        preparation="none",
         transductive=False,
         summary="linear layer fitted to the support by SGD from random weights",
         cost="100 passes of 2 K S d",
@@ -106,7 +106,7 @@ _ALL = (
     Method(
         name="metaopt-ridge",
         solver=MetaOpt(problem="ridge"),
-        preparation="raw",
+        preparation="none",
         transductive=False,
         summary="ridge regression on the labels of the support: a head of MetaOptNet",
         cost="S S d, and S S S / 6",
@@ -114,7 +114,7 @@ _ALL = (
     Method(
         name="metaopt-svm",
         solver=MetaOpt(problem="svm"),
-        preparation="raw",
+        preparation="none",
         transductive=False,
         summary="multi-class support vector machine: the head of MetaOptNet",
         cost="S S d, and about 200 steps of K S S",

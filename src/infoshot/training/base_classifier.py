@@ -12,12 +12,13 @@ from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.training.config import TrainConfig
 from infoshot.training.cosine_classifier import CosineClassifier
+from infoshot.training.problem import TrainedNetwork
 
 _ANGLES = 4
 
 
 @final
-class BaseClassifier(nn.Module):
+class BaseClassifier(TrainedNetwork):
     """A backbone with a classifier, and a linear layer for the angle of turned images.
 
     Without a ``head`` the classifier is a linear layer.
@@ -43,14 +44,14 @@ class BaseClassifier(nn.Module):
         return self.head(features), angles
 
 
-def make_head(config: TrainConfig, dim: int, n_classes: int) -> nn.Module:
+def make_classifier(config: TrainConfig, dim: int, n_classes: int) -> nn.Module:
     """Return the untrained classifier that the settings name, over features of this width."""
     if config.classifier == "linear":
         return nn.Linear(dim, n_classes)
     return CosineClassifier(dim, n_classes, config.classifier_scale, config.classifier_scaling)
 
 
-def restore_head(classifier: Mapping[str, Tensor]) -> nn.Module:
+def restore_classifier(classifier: Mapping[str, Tensor]) -> nn.Module:
     """Return a trained classifier from the tensors of a checkpoint."""
     n_classes, dim = classifier["weight"].shape
     head: nn.Module = nn.Linear(dim, n_classes)
@@ -93,6 +94,6 @@ def load_teacher(folder: Path, config: TrainConfig) -> Teacher:
             f"{folder}: has no classifier, so it cannot teach; use a checkpoint that this version "
             "of 'infoshot train' wrote."
         )
-    head = restore_head(encoder.classifier)
+    head = restore_classifier(encoder.classifier)
     network = BaseClassifier(encoder.backbone, len(encoder.class_names), head=head)
     return Teacher(network.eval().requires_grad_(False), encoder.class_names, encoder.digest)
