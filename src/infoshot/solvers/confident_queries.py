@@ -23,6 +23,9 @@ N_ROUNDS, SHARE = 2, 35 / 75  # published
 def most_confident(log_p: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Choose the queries whose most probable class has the largest probability.
 
+    The order is that of the log-probability of all other classes together, the smallest first. It
+    is the same order, but certain predictions, whose probabilities all round to 1, keep theirs.
+
     Parameters
     ----------
     log_p
@@ -32,7 +35,8 @@ def most_confident(log_p: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
     Returns
     -------
-    Their positions, most confident first, and their most probable classes, shapes ``(task, n)``.
+    Their positions, most confident first, ties by position, and their most probable classes, shapes
+    ``(task, n)``.
 
     Examples
     --------
@@ -40,8 +44,9 @@ def most_confident(log_p: Tensor, n: int) -> tuple[Tensor, Tensor]:
     >>> most_confident(p.log(), 2)
     (tensor([[0, 2]]), tensor([[0, 1]]))
     """
-    confidence, label = log_p.max(dim=-1)
-    chosen = confidence.topk(n, dim=1).indices
+    label = log_p.argmax(-1)
+    others = log_p.scatter(-1, label.unsqueeze(-1), -torch.inf).logsumexp(-1)
+    chosen = others.argsort(dim=1, stable=True)[:, :n]
     return chosen, label.gather(1, chosen)
 
 
