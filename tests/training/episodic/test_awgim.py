@@ -98,10 +98,12 @@ def test_reading_back_does_not_move_what_is_read():
     assert gradients["decoder.3.weight"].any()
 
 
-def test_queries_are_classified_independently():
-    """Inductive: a single query is classified as among the others."""
+def test_queries_are_classified_independently(monkeypatch):
+    """Inductive: a single query is classified as among the others, and so are chunks of queries."""
     head, episodes = _head(), small_episodes()
     together = _classify(head, episodes)
+    monkeypatch.setattr("infoshot.training.episodic.query_chunks._MOST_VALUES", 500)
+    torch.testing.assert_close(_classify(head, episodes), together, rtol=0, atol=1e-12)
     for query in range(7):
         z_qry = episodes.z_qry[:, [query]]
         alone = head.log_posterior(episodes.z_sup, episodes.y_sup, z_qry, N_WAY)

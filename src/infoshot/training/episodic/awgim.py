@@ -27,8 +27,8 @@ What is learnt: the matrices A and B, three attention blocks, the decoder, r and
 backbone. Weights are drawn, and inputs dropped out, in training only. At test time weights are
 their means.
 
-Cost: the decoder runs for every pair of a query and a class, and its weights take ``task * query *
-class * dim`` numbers.
+Cost: the decoder runs for every pair of a query and a class. Large batches are classified in chunks
+of queries.
 
 Inductive: every query attends to the support only, never to other queries. TIM's Table 1 lists
 AWGIM as transductive. In the authors' code the layer normalisation runs over all samples of a task
@@ -42,7 +42,7 @@ each support sample and average them over the class; here each class has one dra
 ways and unequal shots work.
 """
 
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,15 @@ from infoshot.core.errors import InvalidArgumentError
 from infoshot.solvers.objective import class_means
 from infoshot.training.episodic.gaussian_weights import glorot_scale, split_gaussian
 from infoshot.training.episodic.head import Episodes, Head, query_cross_entropy
+from infoshot.training.episodic.query_chunks import map_queries
+
+
+class _Support(NamedTuple):
+    """What queries need of the support: a code per class, a key and a value per sample."""
+
+    context: Tensor
+    keys: Tensor
+    values: Tensor
 
 
 @final
@@ -111,42 +120,49 @@ class Awgim(Head):
 
     def log_posterior(self, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int) -> Tensor:
         """Classify every query by its own class weights."""
-        weights, _, _ = self._generate(z_sup, y_sup, z_qry, n_way)
-        return self._classify(z_qry, weights)
+        support = self._read_support(z_sup, y_sup, n_way)
+        return map_queries(
+            lambda some: self._classify(some, self._generate(support, some)[0]),
+            z_qry,
+            n_values=n_way * 2 * self.dim,
+        )
 
     def loss(self, episodes: Episodes) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy of queries and support and the errors of reading back."""
-        z_sup, y_sup = episodes.z_sup, episodes.y_sup
-        weights, context, query = self._generate(z_sup, y_sup, episodes.z_qry, episodes.n_way)
-        log_p = self._classify(episodes.z_qry, weights)
-        loss = query_cross_entropy(log_p, episodes.y_qry)
+        z_sup, y_sup, z_qry = episodes.z_sup, episodes.y_sup, episodes.z_qry
+        support = self._read_support(z_sup, y_sup, episodes.n_way)
+        weights, query = self._generate(support, z_qry)
+        log_p = self._classify(z_qry, weights)
         scores = torch.einsum("tsd,tqkd->tqsk", self._drop(z_sup), weights)
-        log_p_sup = torch.log_softmax(scores, dim=-1).flatten(0, 1)
-        n_qry = weights.shape[1]
-        loss = loss + self.support_weight * query_cross_entropy(
-            log_p_sup, y_sup.repeat_interleave(n_qry, dim=0)
+        support_loss = query_cross_entropy(
+            torch.log_softmax(scores, dim=-1).flatten(0, 1),
+            y_sup.repeat_interleave(z_qry.shape[1], dim=0),
         )
-        context_error = self.read_context(weights) - context.detach().unsqueeze(1)
+        context_error = self.read_context(weights) - support.context.detach().unsqueeze(1)
         query_error = self.read_query(weights) - query.detach().unsqueeze(2)
+        loss = query_cross_entropy(log_p, episodes.y_qry) + self.support_weight * support_loss
         loss = loss + self.context_weight * context_error.square().sum(-1).mean()
         return loss + self.query_weight * query_error.square().sum(-1).mean(), log_p
 
-    def _generate(
-        self, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return weights ``(task, query, class, dim)`` and the codes of classes and queries."""
-        support = self.context_encoder(self._drop(z_sup))
-        context = class_means(self.context(support, support, support), y_sup, n_way)
+    def _read_support(self, z_sup: Tensor, y_sup: Tensor, n_way: int) -> _Support:
+        encoded = self.context_encoder(self._drop(z_sup))
+        context = class_means(self.context(encoded, encoded, encoded), y_sup, n_way)
         keys = self.attentive_encoder(self._drop(z_sup))
-        values = class_means(self.attentive_context(keys, keys, keys), y_sup, n_way)
-        values = values.gather(1, y_sup.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
-        query = self.cross(self.attentive_encoder(self._drop(z_qry)), keys, values)
+        means = class_means(self.attentive_context(keys, keys, keys), y_sup, n_way)
+        values = means.gather(1, y_sup.unsqueeze(-1).expand(-1, -1, means.shape[-1]))
+        return _Support(context, keys, values)
+
+    def _generate(self, support: _Support, z_qry: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weights ``(task, query, class, dim)`` and codes of queries."""
+        query = self.attentive_encoder(self._drop(z_qry))
+        query = self.cross(query, support.keys, support.values)
+        n_way = support.context.shape[1]
         shape = (-1, query.shape[1], n_way, -1)
-        codes = (context.unsqueeze(1).expand(shape), query.unsqueeze(2).expand(shape))
+        codes = (support.context.unsqueeze(1).expand(shape), query.unsqueeze(2).expand(shape))
         decoded = self.decoder(torch.cat(codes, dim=-1))
         mean, scale = split_gaussian(decoded, glorot_scale(self.dim, n_way))
         weights = mean + scale * torch.randn_like(mean) if self.training else mean
-        return weights, context, query
+        return weights, query
 
     def _classify(self, z_qry: Tensor, weights: Tensor) -> Tensor:
         scores = torch.einsum("tqd,tqkd->tqk", self._drop(z_qry), weights)
