@@ -18,6 +18,7 @@ from infoshot.reproduction.paper import (
     ENT_MIN,
     FULL_LOSS,
     NOT_LINEARISED,
+    PROBES,
     SHIFTED,
     TIM,
     WHOLE_NETWORK,
@@ -193,8 +194,11 @@ def _more_classes() -> Iterator[Statement]:
 def _above(
     method: str, others: Sequence[str], *, ways: int = 5, shots: Sequence[int], margin: float = 0
 ) -> tuple[Claim, ...]:
+    """Claim that a method is above others; systems with their own training run as probes."""
     return tuple(
-        Claim((method, "", "", ways, n_shot), (other, "", "", ways, n_shot), margin)
+        Claim(
+            (method, "", "", ways, n_shot), (PROBES.get(other, other), "", "", ways, n_shot), margin
+        )
         for n_shot in shots
         for other in others
     )
@@ -279,7 +283,8 @@ def _published_differences(statement: Statement, group: Group) -> str:
 
 def _published(setting: Setting, group: Group) -> float | None:
     name, parameters, loss, ways, shots = setting
-    alternatives = [setting]
+    name = next((printed for printed, probe in PROBES.items() if probe == name), name)
+    alternatives: list[Setting] = [(name, parameters, loss, ways, shots)]
     if (parameters, loss) == ("W", FULL_LOSS):
         alternatives.append((name, "", "", ways, shots))
     for table in ACCURACY_TABLES:

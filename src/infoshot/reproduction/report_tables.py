@@ -7,7 +7,7 @@ from typing import Any
 
 from infoshot.benchmark import with_interval
 from infoshot.report.page import Strong, Table
-from infoshot.reproduction.coverage import MEASURED, NO_DATA, NOT_RUN, OWN_TRAINING, Coverage
+from infoshot.reproduction.coverage import MEASURED, STATUSES, Coverage
 from infoshot.reproduction.findings import Finding
 from infoshot.reproduction.network_groups import Group, Measured, Results
 from infoshot.reproduction.paper import (
@@ -21,7 +21,7 @@ from infoshot.reproduction.paper import (
     Published,
     published_rows,
 )
-from infoshot.reproduction.paper_tables import as_printed, full_name
+from infoshot.reproduction.paper_tables import as_printed
 from infoshot.reproduction.verdicts import FAILS, METHOD_NOTE
 
 _ONE_NETWORK_NOTE = (
@@ -114,7 +114,7 @@ def _by_label(experiment: str, group: Group, results: Results) -> dict[str, list
 
 
 def _label(cell: Cell) -> str:
-    parts = [full_name(cell.name)]
+    parts = [cell.name]
     if cell.parameters:
         parts.append(f"{{{cell.parameters}}}")
     if cell.ways != 5:
@@ -233,13 +233,12 @@ def _emphasise(verdict: str) -> str:
 
 def coverage_table(coverage: Coverage) -> Table:
     """Return how many numbers of each table were measured."""
-    statuses = (MEASURED, NO_DATA, OWN_TRAINING, NOT_RUN)
     rows = []
     for table in (*ACCURACY_TABLES, ""):
         counts = coverage.count(table)
         name = f"Table {table[-1]}" if table else "all"
-        rows.append([name, str(counts.total()), *(str(counts[status]) for status in statuses)])
-    return Table(["", "published", *statuses], rows, "Numbers of the paper")
+        rows.append([name, str(counts.total()), *(str(counts[status]) for status in STATUSES)])
+    return Table(["", "published", *STATUSES], rows, "Numbers of the paper")
 
 
 def missing_table(coverage: Coverage) -> Table:

@@ -51,7 +51,8 @@ def _strong(text: str, is_best: bool) -> str:
 
 
 def _backbone(line: Line) -> str:
-    return BACKBONES.get(line.backbone, line.backbone)
+    names = (BACKBONES.get(line.backbone, line.backbone), line.recipe)
+    return "\n".join(filter(None, names))
 
 
 def to_markdown(table: Table) -> str:
