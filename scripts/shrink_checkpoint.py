@@ -32,6 +32,7 @@ def main() -> None:
         class_names=checkpoint.class_names,
         config=checkpoint.config,
         classifier=checkpoint.classifier,
+        system=checkpoint.system,
         epoch=checkpoint.epoch,
         chosen_as=checkpoint.chosen_as,
         dtype=_DTYPES[arguments.dtype],

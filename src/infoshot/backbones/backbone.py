@@ -84,6 +84,28 @@ class Backbone(nn.Module, ABC):
 
 
 @dataclass(frozen=True, eq=False)
+class StoredSystem:
+    """The head of a few-shot system, as a checkpoint holds it.
+
+    Parameters
+    ----------
+    name
+        Name of the system, such as ``protonet``.
+    settings
+        Hyperparameters of the head by name, as JSON values.
+    tensors
+        The ``state_dict`` of the head.
+    digest
+        The sha256 of the stored tensors; empty before they are stored.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    digest: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class Encoder:
     """A frozen backbone with its weights, in evaluation mode.
 
@@ -100,6 +122,9 @@ class Encoder:
     classifier
         Weight and bias of the linear classifier it was trained with, if they are known; its rows
         are in the order of ``class_names``. Features do not depend on it.
+    system
+        The head of the few-shot system it was trained with, if it was. Features do not depend on
+        it.
     epoch, chosen_as
         The number of epochs it was trained for, and whether it is the ``best`` on validation
         classes or the ``last`` of its training; ``None`` and empty if unknown.
@@ -113,6 +138,7 @@ class Encoder:
     classifier: Mapping[str, Tensor] | None = None
     epoch: int | None = None
     chosen_as: str = ""
+    system: StoredSystem | None = None
 
     @property
     def trained_on(self) -> str:

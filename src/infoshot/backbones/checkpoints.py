@@ -2,13 +2,15 @@
 
 A checkpoint is a folder with ``checkpoint.json`` (the name of the network, the class names it was
 trained on, the configuration, the sha256 of the weights) and ``weights-SHA256.safetensors``. The
-linear classifier of the training may be beside them, in ``classifier-SHA256.safetensors``. The
-name may be ``package.module:Name`` of a user's class. New weights are written under a new name,
-then the description is replaced atomically, then the old weights are removed: whenever the writer
-is killed, the folder holds a complete checkpoint, old or new. During a training, what it needs to
-resume is stored beside the weights and is replaced together with them. Files of weights in the
-layout of the TIM authors' release (``state_dict`` with ``module.`` prefixes) are read too, without
-executing code from them.
+linear classifier of the training may be beside them, in ``classifier-SHA256.safetensors``, or the
+head of a few-shot system, in ``head-SHA256.safetensors``; the description then has an entry
+``system`` with its name and settings. Names may be ``package.module:Name`` of a user's class.
+
+New weights are written under a new name, then the description is replaced atomically, then the old
+weights are removed: whenever the writer is killed, the folder holds a complete checkpoint, old or
+new. During a training, what it needs to resume is stored beside the weights and is replaced
+together with them. Files of weights in the layout of the TIM authors' release (``state_dict`` with
+``module.`` prefixes) are read too, without executing code from them.
 
 The folder of a training run holds two checkpoints, ``best`` and ``last``. Where a checkpoint is
 wanted, it stands for ``best``, which is what the authors of TIM evaluate.
@@ -16,8 +18,7 @@ wanted, it stands for ``best``, which is what the authors of TIM evaluate.
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,21 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from infoshot.backbones.backbone import Backbone, Encoder, weights_content, weights_digest
+from infoshot.backbones.backbone import (
+    Backbone,
+    Encoder,
+    StoredSystem,
+    weights_content,
+    weights_digest,
+)
+from infoshot.backbones.checkpoint_description import (
+    BEST,
+    DESCRIPTION_NAME,
+    FORMAT,
+    named_files,
+    read_description,
+    tensors_path,
+)
 from infoshot.backbones.eight_bits import quantise_weights, restore_weights
 from infoshot.backbones.external.plain_module import PlainModule, open_module
 from infoshot.backbones.registry import BACKBONES, make_backbone
@@ -35,12 +50,8 @@ from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.errors import DataError
 from infoshot.core.regular_file import read_regular
 
-DESCRIPTION_NAME = "checkpoint.json"
-BEST, LAST = "best", "last"
-_FORMAT = "infoshot.checkpoint/1"
-_LARGEST_DESCRIPTION = 2**28
 _CLASSIFIERS = ("fc.", "linear.", "classifier.")
-_KINDS = ("weights", "training", "classifier")
+_KINDS = ("weights", "training", "classifier", "head")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,47 +74,58 @@ def save_checkpoint(
     dtype: torch.dtype = torch.float32,
     training: TrainingState | None = None,
     classifier: Mapping[str, Tensor] | None = None,
+    system: StoredSystem | None = None,
 ) -> str:
     """Write a checkpoint and return the digest of its weights.
 
     ``weights`` are the backbone's ``state_dict`` after ``epoch`` epochs, ``chosen_as`` the ``best``
     or the ``last`` of a training, ``classifier`` is the ``state_dict`` of the linear layer over its
-    features. They are stored in ``dtype``: float16 halves the files, int8 (for large convolutions)
-    makes them a quarter.
+    features, ``system`` the head of a few-shot system. They are stored in ``dtype``: float16 halves
+    the files, int8 (for large convolutions) makes them a quarter.
     """
     make_folder(folder)
     earlier = _recorded_files(folder)
-    if dtype == torch.int8:
-        weights, dtype = quantise_weights(weights), torch.float32
-    content = weights_content(weights, dtype)
-    digest = hashlib.sha256(content).hexdigest()
+    contents = {"weights": _content(weights, dtype)}
+    if training is not None:
+        contents["training"] = weights_content(training.tensors)
+    if classifier is not None:
+        contents["classifier"] = _content(classifier, dtype)
+    if system is not None:
+        contents["head"] = _content(system.tensors, dtype)
+    digests = {kind: hashlib.sha256(content).hexdigest() for kind, content in contents.items()}
     description: dict[str, Any] = {
-        "format": _FORMAT,
+        "format": FORMAT,
         "backbone": backbone_name,
-        "weights_sha256": digest,
+        "weights_sha256": digests["weights"],
         "class_names": list(class_names),
         "config": dict(config or {}),
         "epoch": epoch,
         "chosen_as": chosen_as,
     }
-    files = {_path(folder, "weights", digest): content}
     if training is not None:
-        content = weights_content(training.tensors)
-        training_digest = hashlib.sha256(content).hexdigest()
-        description["training"] = {**training.facts, "sha256": training_digest}
-        files[_path(folder, "training", training_digest)] = content
+        description["training"] = {**training.facts, "sha256": digests["training"]}
     if classifier is not None:
-        content = weights_content(classifier, dtype)
-        description["classifier_sha256"] = hashlib.sha256(content).hexdigest()
-        files[_path(folder, "classifier", description["classifier_sha256"])] = content
+        description["classifier_sha256"] = digests["classifier"]
+    if system is not None:
+        head = {"name": system.name, "settings": dict(system.settings), "sha256": digests["head"]}
+        description["system"] = head
+    files = {
+        tensors_path(folder, kind, digests[kind]): content for kind, content in contents.items()
+    }
     for path, content in files.items():
         write_atomically(path, content)
     write_atomically(folder / DESCRIPTION_NAME, json.dumps(description, indent=1) + "\n")
-    for kind in _KINDS:
-        for old in folder.glob(f"{kind}-*.safetensors"):
-            if old not in files and (old in earlier or _is_named_by_content(old, kind)):
-                old.unlink(missing_ok=True)
-    return digest
+    for old, kind in _other_files(folder, files):
+        if old in earlier or _is_named_by_content(old, kind):
+            old.unlink(missing_ok=True)
+    return digests["weights"]
+
+
+def _content(tensors: Mapping[str, Tensor], dtype: torch.dtype) -> bytes:
+    """Return tensors as the bytes of a file; int8 concerns large convolutions only."""
+    if dtype == torch.int8:
+        return weights_content(quantise_weights(tensors))
+    return weights_content(tensors, dtype)
 
 
 def load_checkpoint(folder: Path) -> Encoder:
@@ -116,22 +138,15 @@ def load_checkpoint(folder: Path) -> Encoder:
     DataError
         If it is missing, damaged, or its files do not belong together.
     """
-    if folder.name == DESCRIPTION_NAME:
-        folder = folder.parent
-    elif not (folder / DESCRIPTION_NAME).exists() and (folder / BEST / DESCRIPTION_NAME).is_file():
-        folder = folder / BEST
-    description = _description(folder)
+    folder = _checkpoint_folder(folder)
+    description = read_description(folder)
     digest = description["weights_sha256"]
-    path = _path(folder, "weights", digest)
-    files = _named_files(folder, description)
-    if not all(file.is_file() for file in files) and _description(folder) != description:
+    files = named_files(folder, description)
+    if not all(file.is_file() for file in files) and read_description(folder) != description:
         return load_checkpoint(folder)  # a training replaced it in between
     name = description["backbone"]
-    try:
-        weights = restore_weights(_tensors(path, digest))
-    except ValueError as error:
-        raise DataError(f"{path}: damaged ({error}).") from error
-    backbone = _load_weights(name, weights, path)
+    weights = _read_weights(folder, "weights", digest)
+    backbone = _load_weights(name, weights, tensors_path(folder, "weights", digest))
     if name not in BACKBONES:  # a user's class: its source code determines the features too
         digest = open_module(backbone, name).digest
     return Encoder(
@@ -143,7 +158,16 @@ def load_checkpoint(folder: Path) -> Encoder:
         _read_classifier(folder, description["classifier_sha256"], backbone.feature_dim),
         description["epoch"],
         description["chosen_as"],
+        _read_system(folder, description["system"]),
     )
+
+
+def system_name(folder: Path) -> str:
+    """Return the name of the few-shot system that a checkpoint holds; empty if it holds none."""
+    try:
+        return str(read_description(_checkpoint_folder(folder))["system"].get("name", ""))
+    except DataError:
+        return ""
 
 
 def load_training(folder: Path) -> TrainingState:
@@ -154,13 +178,13 @@ def load_training(folder: Path) -> TrainingState:
     DataError
         If it is missing or damaged.
     """
-    facts = dict(_description(folder)["training"])
+    facts = dict(read_description(folder)["training"])
     if not facts:
         raise DataError(
             f"{folder}: a checkpoint without the state that a training needs to resume."
         )
     digest = facts.pop("sha256")
-    return TrainingState(facts, _tensors(_path(folder, "training", digest), digest))
+    return TrainingState(facts, _tensors(tensors_path(folder, "training", digest), digest))
 
 
 def import_weights(path: Path, backbone_name: str) -> Encoder:
@@ -177,83 +201,27 @@ def import_weights(path: Path, backbone_name: str) -> Encoder:
     return Encoder(backbone_name, backbone, weights_digest(backbone), classifier=classifier)
 
 
-def _description(folder: Path) -> dict[str, Any]:
-    path = folder / DESCRIPTION_NAME
-    if not folder.is_dir():
-        raise DataError(f"{folder}: this checkpoint folder does not exist.")
-    if not path.is_file():
-        inside = sorted(found.parent for found in folder.glob(f"*/{DESCRIPTION_NAME}"))
-        hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
-        raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
-    try:
-        text = read_regular(path, _LARGEST_DESCRIPTION)
-        description = {**_OPTIONAL, **json.loads(text)}
-        if description["format"] != _FORMAT:
-            raise KeyError("format")
-        for name, is_valid in _FIELDS.items():
-            if not is_valid(description[name]):
-                raise ValueError(f"'{name}' is not valid")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        reason = repr(error)[:200]
-        raise DataError(f"{path}: not the description of a checkpoint ({reason}).") from error
-    return {name: description[name] for name in _FIELDS}
-
-
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
-
-
-def _is_training(value: object) -> bool:
-    return isinstance(value, dict) and (not value or _is_digest(value.get("sha256")))
-
-
-def _is_epoch(value: object) -> bool:
-    return value is None or (type(value) is int and value >= 0)
-
-
-# Older versions did not write all fields.
-_OPTIONAL: Mapping[str, Any] = {
-    "training": {},
-    "classifier_sha256": "",
-    "epoch": None,
-    "chosen_as": "",
-}
-_FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    "backbone": lambda value: isinstance(value, str),
-    "weights_sha256": _is_digest,
-    "class_names": lambda value: (
-        isinstance(value, list) and all(isinstance(name, str) for name in value)
-    ),
-    "config": lambda value: isinstance(value, dict),
-    "training": _is_training,
-    "classifier_sha256": lambda value: value == "" or _is_digest(value),
-    "epoch": _is_epoch,
-    "chosen_as": lambda value: value in ("", BEST, LAST),
-}
-
-
-def _path(folder: Path, kind: str, digest: str) -> Path:
-    return folder / f"{kind}-{digest[:16]}.safetensors"
-
-
-def _named_files(folder: Path, description: Mapping[str, Any]) -> set[Path]:
-    """Return the files of tensors that a description names."""
-    digests = {
-        "weights": description["weights_sha256"],
-        "training": description["training"].get("sha256", ""),
-        "classifier": description["classifier_sha256"],
-    }
-    return {_path(folder, kind, digest) for kind, digest in digests.items() if digest}
+def _checkpoint_folder(path: Path) -> Path:
+    """Return the folder of a checkpoint, its description, or the run that it is the best of."""
+    if path.name == DESCRIPTION_NAME:
+        return path.parent
+    if not (path / DESCRIPTION_NAME).exists() and (path / BEST / DESCRIPTION_NAME).is_file():
+        return path / BEST
+    return path
 
 
 def _recorded_files(folder: Path) -> set[Path]:
     """Return the files of the checkpoint that a folder holds now."""
     try:
-        return _named_files(folder, _description(folder))
+        return named_files(folder, read_description(folder))
     except DataError:
         return set()
+
+
+def _other_files(folder: Path, files: Mapping[Path, bytes]) -> list[tuple[Path, str]]:
+    """List the files of tensors in a folder that are not among these, and their kinds."""
+    found = [(path, kind) for kind in _KINDS for path in folder.glob(f"{kind}-*.safetensors")]
+    return [(path, kind) for path, kind in found if path not in files]
 
 
 def _is_named_by_content(path: Path, kind: str) -> bool:
@@ -261,7 +229,7 @@ def _is_named_by_content(path: Path, kind: str) -> bool:
     if not path.is_file():
         return False
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return path == _path(path.parent, kind, digest)
+    return path == tensors_path(path.parent, kind, digest)
 
 
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
@@ -283,11 +251,28 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
         raise DataError(f"{path}: damaged ({reason}).") from error
 
 
+def _read_weights(folder: Path, kind: str, digest: str) -> dict[str, Tensor]:
+    """Read weights that may be stored in 8 bits."""
+    path = tensors_path(folder, kind, digest)
+    try:
+        return restore_weights(_tensors(path, digest))
+    except ValueError as error:
+        raise DataError(f"{path}: damaged ({error}).") from error
+
+
+def _read_system(folder: Path, stored: Mapping[str, Any]) -> StoredSystem | None:
+    """Read the head of a few-shot system, if the checkpoint has one."""
+    if not stored:
+        return None
+    tensors = _read_weights(folder, "head", stored["sha256"])
+    return StoredSystem(stored["name"], stored["settings"], tensors, stored["sha256"])
+
+
 def _read_classifier(folder: Path, digest: str, feature_dim: int) -> dict[str, Tensor] | None:
     """Read weight and bias of the linear classifier, if the checkpoint has one."""
     if not digest:
         return None
-    path = _path(folder, "classifier", digest)
+    path = tensors_path(folder, "classifier", digest)
     tensors = _tensors(path, digest)
     if not _is_linear_layer(tensors, feature_dim):
         raise DataError(f"{path}: not a linear layer over {feature_dim} features.")

@@ -8,7 +8,8 @@ from pathlib import Path
 from torch import nn
 
 from infoshot.backbones.backbone import Encoder, weights_digest
-from infoshot.backbones.checkpoints import DESCRIPTION_NAME, import_weights, load_checkpoint
+from infoshot.backbones.checkpoint_description import DESCRIPTION_NAME
+from infoshot.backbones.checkpoints import import_weights, load_checkpoint
 from infoshot.backbones.external.hf import open_hf
 from infoshot.backbones.external.onnx import open_onnx
 from infoshot.backbones.external.plain_module import open_module

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infoshot.backbones import InputSpec, make_backbone
-from infoshot.backbones.checkpoints import BEST, LAST
+from infoshot.backbones.checkpoint_description import BEST, LAST
 from infoshot.core import checks
 from infoshot.core.atomic import check_writable, make_folder
 from infoshot.core.errors import InvalidArgumentError

@@ -12,10 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
+from infoshot.backbones.checkpoint_description import BEST, DESCRIPTION_NAME, LAST
 from infoshot.backbones.checkpoints import (
-    BEST,
-    DESCRIPTION_NAME,
-    LAST,
     TrainingState,
     load_checkpoint,
     load_training,

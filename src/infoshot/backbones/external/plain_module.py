@@ -71,7 +71,7 @@ def open_module(module: nn.Module, name: str | None = None) -> Encoder:
     classes = {type(part) for part in own.modules()}
     facts = {
         "classes": sorted(
-            f"{kind.__module__}.{kind.__qualname__} {_source_digest(kind)}" for kind in classes
+            f"{kind.__module__}.{kind.__qualname__} {source_digest(kind)}" for kind in classes
         ),
         "layers": re.sub(r" at 0x[0-9a-f]+", "", repr(own)),
         "attributes": [_plain_attributes(part) for part in own.modules()],
@@ -80,7 +80,7 @@ def open_module(module: nn.Module, name: str | None = None) -> Encoder:
     return Encoder(name, backbone, external_checks.network_digest(backbone, facts))
 
 
-def _source_digest(kind: type) -> str:
+def source_digest(kind: type) -> str:
     """Return the sha256 of the code of a class; empty for classes of PyTorch."""
     if kind.__module__.startswith("torch."):
         return ""
