@@ -20,6 +20,7 @@ from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import ResultRow
 from infoshot.features import default_features_path
 from infoshot.reproduction.coverage import Coverage, cover
+from infoshot.reproduction.family_findings import check_families
 from infoshot.reproduction.findings import Finding, check_findings
 from infoshot.reproduction.measurements import add_convergence, add_run_times, run_cells
 from infoshot.reproduction.network_groups import Results
@@ -268,7 +269,8 @@ def _finish(
         add_convergence(plan, store, first_table, network, bar)
     results = Results(planned, store)
     times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
-    findings = check_findings(results, times)
+    families = check_families(results) if results.systems else ()
+    findings = (*check_findings(results, times), *families)
     coverage = cover(results, plan.experiments)
     Report(plan, store, results, findings, coverage).write()
     keys = dict.fromkeys(item.key for item in planned if item.key in store.rows)

@@ -91,17 +91,22 @@ class Coverage:
             DATASETS[key] for key in DATASETS if key in {e.dataset for e in self._of(NO_DATA)}
         )
         names = ", ".join(sorted({row.method for row in self._of(PUBLISHED_ONLY)}, key=str.lower))
-        texts = {
+        more = {
             OTHER_BACKBONE: "{} more with another backbone",
-            VARIANT: "{} as a variant of the system",
+            VARIANT: "{} more with a variant of the system",
+        }
+        lacking = {
             NO_DATA: f"{{}} have no data here ({data})",
             OWN_TRAINING: "{} need their own training",
             PUBLISHED_ONLY: f"{{}} are published only ({names})",
             NOT_RUN: "{} were not run (the report says why)",
         }
-        first = f"Measured {counts[MEASURED]} of the {len(self.entries)} numbers of Tables 1 to 4"
-        others = [text.format(counts[status]) for status, text in texts.items() if counts[status]]
-        return f"{first}; {', '.join(others)}." if others else f"{first}."
+        total = f"Measured {counts[MEASURED]} of the {len(self.entries)} numbers of Tables 1 to 4"
+        found, others = (
+            [text.format(counts[status]) for status, text in texts.items() if counts[status]]
+            for texts in (more, lacking)
+        )
+        return "; ".join(filter(None, (", ".join([total, *found]), ", ".join(others)))) + "."
 
     def _of(self, status: str) -> list[Published]:
         return [entry.published for entry in self.entries if entry.status == status]
@@ -186,9 +191,11 @@ def _entry(row: Published, results: Results, experiments: Sequence[str]) -> Entr
 def _is_given(
     system: PaperSystem, row: Published, groups: Sequence[Group], results: Results
 ) -> bool:
-    """Whether there is a network of a system, or one on which a variant of it is planned."""
+    """Whether there is a network for a row, of the system or one on which a variant is planned."""
     return any(
-        system.is_filled_by(group.recipe) or results.find(group, row.setting) for group in groups
+        system.is_filled_by(group.recipe) or results.find(group, row.setting)
+        for group in groups
+        if printed_backbone(row.table, row.method, group.backbone) == row.backbone
     )
 
 

@@ -28,6 +28,7 @@ from infoshot.reproduction.paper import (
 )
 from infoshot.reproduction.verdicts import FAILS, HOLDS, NOT_RUN, Claim, judge
 
+SYSTEMS = "systems"  # in the place of a table: findings about systems with their own training
 _LEAST_GAIN = 2  # points over the best other method, of "between 2% and 5%"
 _COLLAPSE = 10  # points that are lost without the marginal entropy
 _ENT_MIN_TIME = "Ent-min {phi+W}"
@@ -80,7 +81,7 @@ class Finding:
     published
         The differences or ratios in the paper, where it has them for this data set and backbone.
     table
-        The table with the numbers of the statement.
+        The table with the numbers of the statement, or ``systems``.
     """
 
     statement: str

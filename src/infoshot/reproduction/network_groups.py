@@ -185,6 +185,12 @@ class Results:
         row = self._store.rows[keys[0]]
         return Measured(row.mean, row.ci95, (row.mean,), row.tasks)
 
+    def training_shots(self, group: Group) -> list[int]:
+        """Return the numbers of shots that the runs of a trained system were trained with."""
+        digests = {source.digest for source in group.sources}
+        runs = (run for run in self._store.systems if run.source.digest in digests)
+        return sorted({run.shots for run in runs if run.shots})
+
     def accuracies(self, group: Group) -> list[dict[Setting, Tensor]]:
         """Return the accuracies of all tasks for each network, by setting.
 

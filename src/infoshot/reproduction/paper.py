@@ -15,8 +15,8 @@ from typing import Any
 
 from infoshot.core import checks
 from infoshot.reproduction.paper_systems import (
-    SYSTEMS_OF_PAPER,
     SystemForm,
+    printed_names,
     systems_of_recipe,
 )
 from infoshot.solvers import METHODS, Method
@@ -282,19 +282,15 @@ def recipe_cells(experiment: str, recipe: str, methods: Sequence[Method] = ()) -
 def system_cells(experiment: str, forms: Sequence[SystemForm]) -> list[Cell]:
     """Return the cells of a trained system in one of Tables 1 to 3.
 
-    A form that a table does not print has its own name there; Table 3 has printed systems only.
+    Table 3 has the systems that the paper prints there only.
     """
-    printed = _printed_names(experiment)
     rows: dict[str, Method | SystemForm] = {}
     for form in forms:
-        names = [name for name in _names_of_run(form.name) if name in printed]
-        if names or experiment != "table3":
-            rows[names[0] if names else form.name] = form
+        names = [*printed_names(form.name), form.title or form.name]
+        printed = [name for name in names if name in _printed_names(experiment)]
+        if printed or experiment != "table3":
+            rows[(printed or names)[0]] = form
     return _rows(experiment, rows)
-
-
-def _names_of_run(run: str) -> Iterator[str]:
-    return (name for system in SYSTEMS_OF_PAPER if system.run == run for name in system.printed)
 
 
 @cache

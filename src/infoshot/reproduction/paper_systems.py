@@ -27,11 +27,14 @@ class SystemForm:
         What it reads of an image: ``vectors``, ``maps`` or ``images``.
     transductive
         Whether it uses all queries together.
+    title
+        How tables call it, if the paper does not print it.
     """
 
     name: str
     reads: str
     transductive: bool
+    title: str = ""
     assumes: tuple[str, ...] = ()
 
 
@@ -133,6 +136,16 @@ def has_own_training(recipe: str) -> bool:
     return any(systems_of_recipe(recipe)) or recipe.startswith(_EPISODES)
 
 
+def adds_queries(form: str, other: str) -> bool:
+    """Whether a form is another one with confident queries added."""
+    return form == other + _ADDS_QUERIES
+
+
+def with_queries(system: str) -> str:
+    """Return the name of the form of a system with confident queries."""
+    return system + _ADDS_QUERIES
+
+
 def recipe_kind(recipe: str) -> str:
     """Return a recipe without its numbers.
 
@@ -142,6 +155,13 @@ def recipe_kind(recipe: str) -> str:
     'cosine fixed, margin'
     """
     return re.sub(r" -?[\d.]+(e-?\d+)?", "", recipe)
+
+
+def printed_names(run: str) -> Iterator[str]:
+    """Yield the names that the paper prints for a form of a trained system."""
+    for system in SYSTEMS_OF_PAPER:
+        if system.run == run:
+            yield from system.printed
 
 
 def systems_of_recipe(recipe: str) -> Iterator[PaperSystem]:

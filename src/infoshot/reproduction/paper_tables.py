@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from infoshot.benchmark.plots import Mark
 from infoshot.reproduction.coverage import OWN_TRAINING, Coverage, Filled, find_number
 from infoshot.reproduction.network_groups import Group, Measured, Results
 from infoshot.reproduction.paper import (
@@ -117,8 +118,29 @@ class PaperTable:
     def caption(self) -> str:
         """The title, with data sets and backbones of the measured numbers."""
         title = f"{EXPERIMENTS[self.experiment]} (Table {self.experiment[-1]} of the paper)"
-        measured = "; ".join(group.about for group in self.groups)
+        shared = [group.about for group in self.groups if not has_own_training(group.recipe)]
+        n_systems = len(self.groups) - len(shared)
+        if n_systems:
+            shared.append(
+                f"{n_systems} {'system' if n_systems == 1 else 'systems'} of own training"
+            )
+        measured = "; ".join(shared)
         return f"{title}. Measured here on {measured}" if measured else title
+
+    def marks(self, column: Column) -> Iterator[Mark]:
+        """Yield the measured numbers of a column for a figure, with the published ones."""
+        for line in (line for block in self.blocks for line in block.lines):
+            number = self.numbers[line, column]
+            if number.measured is not None:
+                backbone = BACKBONES.get(line.backbone, line.backbone)
+                label = ", ".join((line.name, number.other or backbone))
+                yield Mark(
+                    ", ".join(filter(None, (label, line.recipe))),
+                    line.transductive,
+                    number.measured.mean,
+                    number.measured.ci95,
+                    number.published,
+                )
 
     @property
     def best(self) -> frozenset[tuple[Line, Column, str]]:
@@ -256,7 +278,7 @@ def _number(
     if filled is None:
         return Number(None, published, _SHORT.get(status, status))
     if _has_own_line(filled, setting):
-        return Number(None, published, "-" if published is None else f"see {filled.remark}")
+        return Number(None, published, "-" if published is None else _pointer(filled, setting))
     measured = results.measured(filled.group, filled.setting)
     n_networks = len(results.find(filled.group, filled.setting))
     return Number(measured, published, "", n_networks, filled.remark)
@@ -268,6 +290,16 @@ def _has_own_line(filled: Filled, setting: Setting) -> bool:
     if has_own_training(group.recipe):
         return False
     return bool(filled.backbone) or filled.setting != setting or group.recipe != PLAIN
+
+
+def _pointer(filled: Filled, setting: Setting) -> str:
+    """Return where a number is that has its own line."""
+    if filled.setting != setting:
+        return "see the probe"
+    backbone = filled.group.backbone
+    return (
+        f"see {BACKBONES.get(backbone, backbone)}" if filled.backbone else f"see {filled.variant}"
+    )
 
 
 def _blocks(experiment: str, lines: Sequence[Line]) -> tuple[Block, ...]:

@@ -21,12 +21,18 @@ from infoshot.images import ImageSplit, open_dataset
 from infoshot.images.datasets import recognise_dataset
 from infoshot.images.in_memory import load_crops
 from infoshot.reproduction.paper import OWN_IMAGES, comparable_dataset
-from infoshot.reproduction.paper_systems import SYSTEMS_OF_PAPER, SystemForm, recipe_of_run
+from infoshot.reproduction.paper_systems import (
+    SystemForm,
+    printed_names,
+    recipe_of_run,
+    with_queries,
+)
 from infoshot.reproduction.report_cells import Plan, Source, short_names
 from infoshot.reproduction.report_store import stored_systems
 from infoshot.reproduction.system_runs import SystemRun, plan_systems, run_digest
 from infoshot.tasks.image_tasks import image_sampler
-from infoshot.training.episodic.trained_system import TrainedSystem
+from infoshot.training.episodic.registry import SYSTEMS
+from infoshot.training.episodic.trained_system import TrainedSystem, load_system
 
 SystemLike = str | os.PathLike[str] | TrainedSystem
 Named = tuple[str, TrainedSystem]
@@ -87,8 +93,6 @@ def open_systems(given: Sequence[SystemLike]) -> list[Named]:
     DataError
         If a folder is not the run of a system.
     """
-    from infoshot.training.episodic.trained_system import load_system
-
     paths = [Path(one) for one in given if not isinstance(one, TrainedSystem)]
     names = iter(short_names(paths))
     opened, first = list[Named](), dict[str, str]()
@@ -189,17 +193,24 @@ def _trial(name: str, system: TrainedSystem, images: EvaluationImages, how: Extr
         shots=int(encoder.config.get("n_shot", 0)),
         n_classes=len(images.split.class_names),
         forms=tuple(
-            SystemForm(form, one.head.reads, one.head.transductive) for form, one in forms.items()
+            SystemForm(form, one.head.reads, one.head.transductive, _title(form))
+            for form, one in forms.items()
         ),
     )
     return Trial(run, forms, images, how)
 
 
+def _title(form: str) -> str:
+    """Return the name of a form in tables: that of the registry, or of a user's class."""
+    system, plus, rest = form.partition("+")
+    return (SYSTEMS[system].title if system in SYSTEMS else system) + plus + rest.upper()
+
+
 def _forms(system: TrainedSystem) -> Iterator[tuple[str, TrainedSystem]]:
     """Yield the system, and its form with confident queries if the paper has it."""
     yield system.name, system
-    with_queries = f"{system.name}+t"
-    if any(one.run == with_queries for one in SYSTEMS_OF_PAPER):
+    name = with_queries(system.name)
+    if any(printed_names(name)):
         from infoshot.training.episodic.confident_queries import ConfidentQueries
 
-        yield with_queries, dataclasses.replace(system, head=ConfidentQueries(system.head).eval())
+        yield name, dataclasses.replace(system, head=ConfidentQueries(system.head).eval())

@@ -43,7 +43,8 @@ def as_page_table(table: PaperTable) -> Table:
 def _here(number: Number) -> str:
     if number.measured is None:
         return number.missing
-    return "\n".join(filter(None, (number.measured.text, number.remark)))
+    lines = filter(None, (number.measured.text, *number.remark.split(", ")))
+    return "\n".join(lines)
 
 
 def _strong(text: str, is_best: bool) -> str:
