@@ -63,5 +63,9 @@ COMMANDS = {
         "methods:list_methods",
         "List the methods: what each assumes about the queries, what it costs, its settings.",
     ),
+    "systems": (
+        "systems:list_systems",
+        "List the few-shot systems that train a network: what each needs, and its settings.",
+    ),
     "data": ("data:data", "Data sets on disk."),
 }

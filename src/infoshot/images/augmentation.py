@@ -1,9 +1,10 @@
 r"""The published augmentation of training images, in batches on any device.
 
-It has two separate steps. *Drawing* chooses what happens to each image, from (seed, epoch, image)
-only, so that batches, processes and restarts do not matter. *Applying* changes a batch. Crops have
-0.08 to 1 of the area of the image and an aspect ratio of 3/4 to 4/3, and are resized to the output
-size. Then brightness, contrast and colour are each changed by a factor of 0.6 to 1.4:
+It has two separate steps. *Drawing* chooses what happens to each image, from (seed, moment, image)
+only, where the moment is an epoch or an episode, so that batches, processes and restarts do not
+matter. *Applying* changes a batch. Crops have 0.08 to 1 of the area of the image and an aspect
+ratio of 3/4 to 4/3, and are resized to the output size. Then brightness, contrast and colour are
+each changed by a factor of 0.6 to 1.4:
 
 - brightness :math:`f x`
 - contrast :math:`f x + (1 - f) \bar g`, with :math:`\bar g` the mean grey of the image
@@ -42,7 +43,7 @@ class Augmentation:
 
 def draw_augmentation(
     seed: int,
-    epoch: int,
+    moment: int | Tensor,
     indices: Tensor,
     sizes: Tensor,
     *,
@@ -51,12 +52,14 @@ def draw_augmentation(
     jitter: float = JITTER,
     flip: bool = True,
 ) -> Augmentation:
-    """Draw what happens to the images with these numbers in this epoch.
+    """Draw what happens to the images with these numbers at this moment.
 
     Parameters
     ----------
-    seed, epoch
-        Whole numbers.
+    seed
+        Whole number.
+    moment
+        The number of the epoch, or of the episode of each image, int64, shape ``(batch,)``.
     indices
         Numbers of the images in their data set, int64, shape ``(batch,)``.
     sizes
@@ -70,8 +73,8 @@ def draw_augmentation(
     flip
         Whether to mirror half of the images.
     """
-    # One number per (epoch, image): image sets are far smaller than 2**32.
-    bits = random_bits(seed, _AUGMENT, indices + (epoch << 32), (4 * _ATTEMPTS + 4,))
+    # One number per (moment, image): image sets are far smaller than 2**32.
+    bits = random_bits(seed, _AUGMENT, indices + (moment << 32), (4 * _ATTEMPTS + 4,))
     u = bits.double() / 2**32
     mirrored = u[:, 0] < (0.5 if flip else 0)
     factors = 1 + jitter * (2 * u[:, 1:4] - 1)

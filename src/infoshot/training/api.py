@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infoshot.backbones import InputSpec, make_backbone
+import torch
+
+from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoint_description import BEST, LAST
 from infoshot.core import checks
 from infoshot.core.atomic import check_writable, make_folder
@@ -18,15 +20,23 @@ from infoshot.images import open_dataset
 from infoshot.images.broken import drop_broken
 from infoshot.images.datasets import ImageSplit
 from infoshot.images.decoding import decode_workers
-from infoshot.training.base_classifier import load_teacher
+from infoshot.training.base_classifier import Teacher, load_teacher
+from infoshot.training.base_training import run_epochs
 from infoshot.training.config import TrainConfig
 from infoshot.training.config_file import resolve_config
 from infoshot.training.curve import CURVE_NAME
-from infoshot.training.epochs import CONFIG_NAME, run_epochs
+from infoshot.training.episodic.episodic_config import EpisodicConfig
+from infoshot.training.episodic.episodic_training import TrainingFeatures, run_episodes
+from infoshot.training.episodic.system_run import (
+    SystemPlan,
+    load_training_features,
+    plan_system,
+)
+from infoshot.training.epochs import CONFIG_NAME
 from infoshot.training.events import summary_writer
 from infoshot.training.records import CSV_NAME, LOG_NAME, EpochRecord, best_epoch
 from infoshot.training.training_images import TrainingImages, base_splits, load_training_images
-from infoshot.training.validation import make_validation
+from infoshot.training.validation import choose_tasks
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,7 @@ class TrainResult:
         The settings as TOML; ``train(..., config=config_file)`` uses them again.
     """
 
-    config: TrainConfig
+    config: TrainConfig | EpisodicConfig
     records: tuple[EpochRecord, ...]
     best_epoch: int
     best: Path
@@ -68,8 +78,10 @@ def train(
     backbone: str,
     out: str | os.PathLike[str],
     *,
+    system: str | None = None,
+    init: str | os.PathLike[str] | None = None,
     recipe: str = "paper",
-    config: TrainConfig | str | os.PathLike[str] | None = None,
+    config: TrainConfig | EpisodicConfig | str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
@@ -83,7 +95,7 @@ def train(
     tensorboard: bool = False,
     progress: ProgressLike = None,
 ) -> TrainResult:
-    """Train a backbone on the train classes of a data set.
+    """Train a backbone, or a few-shot system, on the train classes of a data set.
 
     The same call resumes an interrupted run. Under ``torchrun`` the processes share every batch.
 
@@ -98,18 +110,28 @@ def train(
         ``torch.nn.Module`` mapping ``(batch, 3, height, width)`` to ``(batch, dim)``.
     out
         Folder of the run.
+    system
+        Few-shot system to train on episodes, such as ``protonet``, or ``package.module:Name`` of a
+        class derived from ``Head``; ``None``: base training. ``infoshot systems`` lists them.
+    init
+        Checkpoint that the backbone of a system starts from: a folder, or a PyTorch file of
+        weights. Many systems start from a base-trained network.
     recipe
-        ``paper``: the published settings; ``small``: for sets of a few thousand images, such as
-        CUB; ``strong``: with rotation prediction and manifold mixup.
+        For base training. ``paper``: the published settings; ``small``: for sets of a few thousand
+        images, such as CUB; ``strong``: with rotation prediction and manifold mixup.
     config
         Settings: a ``TrainConfig``, which replaces the recipe, or the path of a TOML file with some
-        of its fields, which replace those of the recipe.
+        of its fields, which replace those of the recipe. For a system an ``EpisodicConfig``, or a
+        file with its fields, which replace the published settings of the system.
     settings
-        Fields of ``TrainConfig`` by name; they replace those of ``config`` and the arguments below.
+        Fields of ``TrainConfig`` or ``EpisodicConfig`` by name, and ``head.NAME`` for those of a
+        system's head; they replace those of ``config`` and the arguments below.
     epochs, batch_size, lr, seed
-        Replace the fields ``epochs``, ``batch_size``, ``learning_rate`` and ``seed`` of ``config``.
+        Replace the fields ``epochs``, ``batch_size`` (of a system: ``tasks_per_step``),
+        ``learning_rate`` and ``seed`` of ``config``.
     teacher
-        Checkpoint of a network trained on the same classes, from which this one is distilled.
+        Checkpoint of a network trained on the same classes, from which this one is distilled; not
+        for systems.
     device
         ``cpu``, ``cuda``, ``cuda:1``, ...; ``None``: ``cuda`` if there is a GPU, else ``cpu``.
     compile
@@ -147,10 +169,21 @@ def train(
     root, out = Path(root), Path(out)
     if lr is not None:
         checks.positive("lr", lr)  # the field has another name
-    options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": lr, "seed": seed}
-    resolved = resolve_config(backbone, config, options, settings, recipe)
-    spec = make_backbone(backbone).input_spec
-    taught_by = None if teacher is None else load_teacher(Path(teacher), resolved)
+    options: dict[str, Any] = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": lr,
+        "seed": seed,
+    }
+    job: _BaseJob | _SystemJob
+    if system is None:
+        job = _plan_base(backbone, config, options, settings, recipe, init, teacher)
+    else:
+        _check_system_arguments(recipe, teacher)
+        options["tasks_per_step"] = options.pop("batch_size")
+        job = _SystemJob(
+            plan_system(system, backbone, init, config=config, options=options, settings=settings)
+        )
     if out.resolve() == root.resolve():
         raise InvalidArgumentError("out must be another folder than root, which holds the images.")
     if tensorboard:
@@ -159,25 +192,16 @@ def train(
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as shown,
     ):
-        resolved.check_processes(ranks.size)
+        job.config.check_processes(ranks.size)
         make_folder(out)
         check_writable(out / LOG_NAME)
         found = base_splits(open_dataset(dataset, root, Path(splits) if splits else None))
         if skip_broken:
             found = _drop_broken(*found, warn=ranks.is_main, progress=shown)
-        images = _load_images(dataset, *found, spec, warn=ranks.is_main, progress=shown)
-        records = run_epochs(
-            images,
-            resolved,
-            out,
-            teacher=taught_by,
-            ranks=ranks,
-            compile=compile,
-            tensorboard=tensorboard,
-            progress=shown,
-        )
+        loop = {"ranks": ranks, "compile": compile, "tensorboard": tensorboard, "progress": shown}
+        records = job.run(dataset, *found, out, loop)
     return TrainResult(
-        config=resolved,
+        config=job.config,
         records=tuple(records),
         best_epoch=best_epoch(records),
         best=out / BEST,
@@ -198,23 +222,125 @@ def _drop_broken(
     return train_split, val_split
 
 
+@dataclass(frozen=True, eq=False)
+class _BaseJob:
+    """Base training with these settings, and a teacher if there is one."""
+
+    config: TrainConfig
+    teacher: Teacher | None
+
+    def run(
+        self,
+        dataset: str,
+        train_split: ImageSplit,
+        val_split: ImageSplit | None,
+        out: Path,
+        loop: Mapping[str, Any],
+    ) -> list[EpochRecord]:
+        """Decode the images and train; ``loop`` holds the arguments of the loop."""
+        images = _load_images(dataset, train_split, val_split, self.config.backbone, loop)
+        if loop["ranks"].is_main:
+            _warn_without_validation(val_split, n_shot=1)
+        return run_epochs(images, self.config, out, teacher=self.teacher, **loop)
+
+
+@dataclass(frozen=True, eq=False)
+class _SystemJob:
+    """Episodic training as planned."""
+
+    plan: SystemPlan
+
+    @property
+    def config(self) -> EpisodicConfig:
+        """The settings."""
+        return self.plan.config
+
+    def run(
+        self,
+        dataset: str,
+        train_split: ImageSplit,
+        val_split: ImageSplit | None,
+        out: Path,
+        loop: Mapping[str, Any],
+    ) -> list[EpochRecord]:
+        """Decode the images, or compute their features, and train."""
+        config, init = self.config, self.plan.init
+        self.plan.check_split(train_split)
+        data: TrainingImages | TrainingFeatures
+        if self.plan.is_frozen and init is not None:
+            data = load_training_features(
+                dataset, train_split, val_split, init,
+                ranks=loop["ranks"], progress=loop["progress"],
+            )  # fmt: skip
+        else:
+            data = _load_images(dataset, train_split, val_split, config.backbone, loop)
+        if loop["ranks"].is_main:
+            shots = config.shots_of_validation()
+            _warn_without_validation(val_split, n_shot=shots, n_way=config.head.get("n_way"))
+        return run_episodes(data, config, out, init=init, **loop)
+
+
+def _plan_base(
+    backbone: str,
+    config: TrainConfig | EpisodicConfig | str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    settings: Mapping[str, Any] | None,
+    recipe: str,
+    init: object,
+    teacher: str | os.PathLike[str] | None,
+) -> _BaseJob:
+    """Check everything that can be known before images are read."""
+    if init is not None:
+        raise InvalidArgumentError(
+            "init must be None without a system: base training starts from random weights."
+        )
+    if isinstance(config, EpisodicConfig):
+        raise InvalidArgumentError(
+            f"config holds settings of the system {config.system}; pass system={config.system} too."
+        )
+    resolved = resolve_config(backbone, config, options, settings, recipe)
+    make_backbone(backbone)  # raises for an unknown name
+    taught_by = None if teacher is None else load_teacher(Path(teacher), resolved)
+    return _BaseJob(resolved, taught_by)
+
+
+def _check_system_arguments(recipe: str, teacher: object) -> None:
+    """Raise if an argument of base training was given for a system."""
+    if recipe != "paper":
+        raise InvalidArgumentError(
+            "recipe must be 'paper' with a system, which has published settings of its own; "
+            f"got '{recipe}'."
+        )
+    if teacher is not None:
+        raise InvalidArgumentError("teacher must be None with a system, which has no teacher.")
+
+
 def _load_images(
     dataset: str,
     train_split: ImageSplit,
     val_split: ImageSplit | None,
-    spec: InputSpec,
-    *,
-    warn: bool,
-    progress: Progress,
+    backbone: str,
+    loop: Mapping[str, Any],
 ) -> TrainingImages:
-    """Decode the images; warn if they allow no validation."""
-    images = load_training_images(
-        dataset, train_split, val_split, spec, n_workers=decode_workers(), progress=progress
+    """Decode the images for a network."""
+    return load_training_images(
+        dataset,
+        train_split,
+        val_split,
+        make_backbone(backbone).input_spec,
+        n_workers=decode_workers(),
+        progress=loop["progress"],
     )
-    if warn and make_validation(images.val_crops, images.val_labels, 1, 0) is None:
+
+
+def _warn_without_validation(
+    split: ImageSplit | None, *, n_shot: int, n_way: int | None = None
+) -> None:
+    """Warn if the validation classes allow no validation."""
+    labels = None if split is None else torch.tensor(split.labels)
+    if labels is None or choose_tasks(labels, 0, n_shot=n_shot, n_way=n_way) is None:
         warnings.warn(
-            "the split 'val' has fewer than 2 classes of 2 images, so there is no validation and "
-            "the last epoch counts as the best.",
-            stacklevel=3,
+            f"the split 'val' has fewer than {n_way or 2} classes of {n_shot + 1} images, so there "
+            "is no validation and the last epoch counts as the best.",
+            stacklevel=4,
         )
-    return images

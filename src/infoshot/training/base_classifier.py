@@ -10,12 +10,13 @@ from infoshot.backbones import Backbone
 from infoshot.backbones.checkpoints import load_checkpoint
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.training.config import TrainConfig
+from infoshot.training.problem import TrainedNetwork
 
 _ANGLES = 4
 
 
 @final
-class BaseClassifier(nn.Module):
+class BaseClassifier(TrainedNetwork):
     """A backbone with a linear layer for the classes, and one for the angle of turned images."""
 
     def __init__(self, backbone: Backbone, n_classes: int, *, predicts_angle: bool = False) -> None:

@@ -5,8 +5,9 @@ drawn from (seed, epoch, image). Neither depends on restarts or on the number of
 stay on the device if they fit. On a CPU a thread prepares the next batch during each step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,9 +17,13 @@ from infoshot.core.errors import DataError
 from infoshot.core.rng import random_bits
 from infoshot.distributed import Ranks
 from infoshot.images.augmentation import Augmentation, augment, draw_augmentation
+from infoshot.images.in_memory import StoredImages
 from infoshot.training.config import TrainConfig
+from infoshot.training.run_config import RunConfig
 from infoshot.training.training_images import TrainingImages
 
+Item = TypeVar("Item")
+Batch = TypeVar("Batch")
 _ORDER = 3  # stream of random numbers
 _LARGEST_SHARE = 0.5  # of the free memory of a device, for images
 
@@ -51,15 +56,13 @@ class Batches:
         ranks: Ranks,
         compile: bool = False,
     ) -> None:
-        self._ranks, self._config, self._spec = ranks, config, spec
+        self._ranks, self._config = ranks, config
         self._n_images = len(images.train_labels)
         self._batch_size = min(config.images_per_step(), self._n_images // ranks.size * ranks.size)
         if self._batch_size == 0:
             raise DataError(f"{self._n_images} images are too few for {ranks.size} processes.")
-        self._images = move_if_it_fits(images.train.images, ranks.device)
-        self._sizes = images.train.sizes.to(ranks.device)
+        self._images = AugmentedImages(images.train, spec, config, ranks.device, compile=compile)
         self._labels = images.train_labels.to(ranks.device)
-        self._input = torch.compile(_network_input) if compile else _network_input
 
     def __len__(self) -> int:
         return self._n_images // self._batch_size
@@ -76,22 +79,50 @@ class Batches:
         order = random_bits(self._config.seed, _ORDER, number, (self._n_images,))[0]
         batches = order.argsort(stable=True)[: self.n_images].view(len(self), self._batch_size)
         parts = batches[:, self._ranks.rank :: self._ranks.size]
-        if torch.device(device).type != "cpu":
-            yield from (self._batch(epoch, indices) for indices in parts)
-            return
-        with ThreadPoolExecutor(1) as worker:
-            ahead = worker.submit(self._batch, epoch, parts[0])
-            for following in (*parts[1:], None):
-                current = ahead
-                if following is not None:
-                    ahead = worker.submit(self._batch, epoch, following)
-                yield current.result()
 
-    def _batch(self, epoch: int, indices: Tensor) -> tuple[Tensor, Tensor]:
+        def batch(indices: Tensor) -> tuple[Tensor, Tensor]:
+            return self._images(epoch, indices), self._labels[indices]
+
+        return prepare_ahead(batch, list(parts), device)
+
+
+class AugmentedImages:
+    """Training images that are augmented when they are read, on the device if they fit.
+
+    Parameters
+    ----------
+    images
+        The images as they are stored.
+    spec
+        The input that the network expects.
+    config
+        Seed and augmentation.
+    device
+        Where the network runs.
+    compile
+        Whether to compile the augmentation.
+    """
+
+    def __init__(
+        self,
+        images: StoredImages,
+        spec: InputSpec,
+        config: RunConfig,
+        device: str,
+        *,
+        compile: bool = False,
+    ) -> None:
+        self._config, self._spec, self._device = config, spec, device
+        self._images = move_if_it_fits(images.images, device)
+        self._sizes = images.sizes.to(device)
+        self._input = torch.compile(_network_input) if compile else _network_input
+
+    def __call__(self, moment: int | Tensor, indices: Tensor) -> Tensor:
+        """Return network inputs of images at a moment: the epoch, or the episode of each image."""
         config = self._config
         drawn = draw_augmentation(
             config.seed,
-            epoch,
+            moment,
             indices,
             self._sizes[indices],
             crop_area=config.crop_area,
@@ -99,9 +130,24 @@ class Batches:
             jitter=config.jitter,
             flip=config.flip,
         )
-        images = self._images[indices.to(self._images.device)].to(self._ranks.device)
-        x = self._input(images, drawn.box, drawn.flip, drawn.jitter, self._spec)
-        return x, self._labels[indices]
+        images = self._images[indices.to(self._images.device)].to(self._device)
+        return self._input(images, drawn.box, drawn.flip, drawn.jitter, self._spec)
+
+
+def prepare_ahead(
+    prepare: Callable[[Item], Batch], items: Sequence[Item], device: str
+) -> Iterator[Batch]:
+    """Yield what ``prepare`` makes of every item; on a CPU a thread works one item ahead."""
+    if torch.device(device).type != "cpu":
+        yield from map(prepare, items)
+        return
+    with ThreadPoolExecutor(1) as worker:
+        ahead = worker.submit(prepare, items[0])
+        for following in (*items[1:], None):
+            current = ahead
+            if following is not None:
+                ahead = worker.submit(prepare, following)
+            yield current.result()
 
 
 def _network_input(

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from infoshot.backbones.backbone import StoredSystem
 from infoshot.backbones.checkpoint_description import BEST, DESCRIPTION_NAME, LAST
 from infoshot.backbones.checkpoints import (
     TrainingState,
@@ -21,7 +22,6 @@ from infoshot.backbones.checkpoints import (
 )
 from infoshot.core.errors import DataError
 from infoshot.distributed import Ranks
-from infoshot.training.config import TrainConfig
 from infoshot.training.records import (
     CSV_NAME,
     LOG_NAME,
@@ -32,7 +32,7 @@ from infoshot.training.records import (
     write_log,
 )
 
-_HEAD = "head."  # prefix of the classifier among the tensors of a snapshot
+_HEAD = "head."  # prefix of classifier or head among the tensors of a snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,8 @@ class Snapshot:
     """The state of a training run after an epoch.
 
     ``about`` holds the whole configuration and the digests of the images, ``weights`` those of the
-    backbone, ``tensors`` the classifier and the momentum.
+    backbone, ``tensors`` the classifier or head and the state of the optimizer, ``system`` name and
+    head settings of a few-shot system.
     """
 
     backbone_name: str
@@ -49,6 +50,7 @@ class Snapshot:
     weights: Mapping[str, Tensor]
     tensors: Mapping[str, Tensor]
     records: tuple[EpochRecord, ...]
+    system: tuple[str, Mapping[str, Any]] | None = None
 
     def write(self, out: Path, ranks: Ranks) -> None:
         """Replace the checkpoints and logs in the folder of the run."""
@@ -67,8 +69,8 @@ class Snapshot:
         if not is_complete(out / CSV_NAME, n_epochs):
             write_csv(out / CSV_NAME, self.records)
 
-    def classifier(self) -> dict[str, Tensor]:
-        """Return weight and bias of the linear layer over the features."""
+    def head(self) -> dict[str, Tensor]:
+        """Return the tensors of the linear layer over the features, or of the system's head."""
         return {
             name.removeprefix(_HEAD): value
             for name, value in self.tensors.items()
@@ -89,15 +91,18 @@ class Snapshot:
             epoch=len(self.records),
             chosen_as=name,
             training=training,
-            classifier=self.classifier(),
+            classifier=None if self.system else self.head(),
+            system=StoredSystem(*self.system, self.head()) if self.system else None,
         )
 
 
-def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
+def read_snapshot(
+    out: Path, about: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Snapshot | None:
     """Read the state of an interrupted run with this configuration.
 
     Settings that the stored configuration lacks, because an older version wrote it, count as having
-    their default values.
+    their values in ``defaults``.
 
     Returns
     -------
@@ -115,13 +120,7 @@ def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
         checkpoint, state = load_checkpoint(folder), load_training(folder)
     except DataError as error:
         raise DataError(f"{error} Delete {out} to start over.") from error
-    stored = {**TrainConfig(backbone=checkpoint.backbone_name).to_json(), **checkpoint.config}
-    differences = [
-        _difference(name, stored.get(name), about.get(name))
-        for name in sorted(stored.keys() | about.keys())
-        if stored.get(name) != about.get(name)
-    ]
-    if differences:
+    if differences := _differences({**defaults, **checkpoint.config}, checkpoint.config, about):
         raise DataError(
             f"{out}: holds a different training run ({'; '.join(differences)}); choose another "
             "folder, or delete this one to start over."
@@ -142,9 +141,23 @@ def read_snapshot(out: Path, about: Mapping[str, Any]) -> Snapshot | None:
     )
 
 
+def _differences(
+    stored: Mapping[str, Any], recorded: Mapping[str, Any], about: Mapping[str, Any]
+) -> list[str]:
+    """List what differs between a stored run, completed by defaults, and the one asked for."""
+    kinds = [values.get("system", "base training") for values in (recorded, about)]
+    if kinds[0] != kinds[1]:  # all other settings differ too
+        return [f"{kinds[0]} there, {kinds[1]} here"]
+    return [
+        _difference(name, stored.get(name), about.get(name))
+        for name in sorted(stored.keys() | about.keys())
+        if stored.get(name) != about.get(name)
+    ]
+
+
 def _difference(name: str, stored: object, given: object) -> str:
-    if name == "teacher_sha256":
-        return "its teacher differs"
+    if name in ("teacher_sha256", "init_sha256"):
+        return f"its {name.removesuffix('_sha256')} differs"
     split = name.removesuffix("_sha256")
     if split != name:
         return f"its {split} images differ"

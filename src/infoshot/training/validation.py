@@ -1,6 +1,7 @@
 """Validation of the features: nearest prototypes on tasks of the validation classes."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -38,15 +39,8 @@ class Validation:
 
         Both are NaN if a feature is not finite.
         """
-        kind = torch.device(ranks.device).type
-        chunks = chunk_ranges(len(self.crops), _BATCH.get(kind, 64))
         backbone.eval()
-        features = [torch.empty(0, backbone.feature_dim, device=ranks.device)]
-        with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-            for chunk in shard_chunks(chunks, ranks):
-                images = self.crops[chunk.start : chunk.stop].to(ranks.device)
-                features.append(encode_batch(backbone, images))
-        whole = gather_chunks(torch.cat(features), chunks, ranks).clone()
+        whole = encode_crops(self.crops, lambda images: encode_batch(backbone, images), ranks)
         if not whole.isfinite().all():
             return math.nan, math.nan
         table = FeatureTable(normalize(whole, dim=-1), self.labels)
@@ -56,19 +50,67 @@ class Validation:
         return 100 * mean, 100 * half_width
 
 
+def encode_crops(crops: Tensor, encode: Callable[[Tensor], Tensor], ranks: Ranks) -> Tensor:
+    """Encode all crops, shared by the processes, in half precision on a GPU.
+
+    Parameters
+    ----------
+    crops
+        uint8, shape ``(image, 3, height, width)``.
+    encode
+        Maps a batch of them to features of any shape ``(batch, ...)``.
+    ranks
+        The processes.
+
+    Returns
+    -------
+    The features of all crops, on the CPU, the same in all processes.
+    """
+    kind = torch.device(ranks.device).type
+    chunks = chunk_ranges(len(crops), _BATCH.get(kind, 64))
+    own = shard_chunks(chunks, ranks)
+    with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+        # A process without crops encodes one to know the shape.
+        features = [encode(crops[:1].to(ranks.device))[:0]] if not own else []
+        features += [encode(crops[c.start : c.stop].to(ranks.device)) for c in own]
+    return gather_chunks(torch.cat(features), chunks, ranks).clone()
+
+
 def make_validation(
     crops: Tensor | None, labels: Tensor | None, n_tasks: int, seed: int
 ) -> Validation | None:
-    """Prepare the validation; ``None`` unless there are 2 classes with 2 images each.
+    """Prepare the validation; ``None`` unless there are 2 classes with 2 images each."""
+    chosen = None if labels is None else choose_tasks(labels, seed)
+    if crops is None or chosen is None:
+        return None
+    return Validation(crops, chosen[0], n_tasks, chosen[1])
+
+
+def choose_tasks(
+    labels: Tensor, seed: int, *, n_shot: int = 1, n_way: int | None = None
+) -> tuple[Tensor, TaskSpec] | None:
+    """Choose classes and size of validation tasks: 5 ways and 15 queries, or what the images allow.
 
     It uses the five classes with the most images, and those with as many images as the fifth.
+
+    Parameters
+    ----------
+    labels
+        Labels of the validation images.
+    seed, n_shot
+        Seed of the tasks, and examples per class.
+    n_way
+        Number of classes that every task must have; ``None``: five, or as many as there are.
+
+    Returns
+    -------
+    The labels, -1 for classes with too few images, and the tasks; ``None`` if there are none.
     """
-    if crops is None or labels is None:
-        return None
     sizes = labels.bincount()
-    n_way = min(_MOST_WAYS, int((sizes >= 2).sum()))
-    if n_way < 2:
+    n_usable = int((sizes > n_shot).sum())
+    ways = min(_MOST_WAYS, n_usable) if n_way is None else n_way
+    if ways < 2 or ways > n_usable:
         return None
-    n_query = min(_MOST_QUERIES, int(sizes.sort(descending=True).values[n_way - 1]) - 1)
-    labels = labels.masked_fill(sizes[labels] <= n_query, -1)
-    return Validation(crops, labels, n_tasks, TaskSpec(n_way=n_way, n_query=n_query, seed=seed))
+    n_query = min(_MOST_QUERIES, int(sizes.sort(descending=True).values[ways - 1]) - n_shot)
+    labels = labels.masked_fill(sizes[labels] < n_query + n_shot, -1)
+    return labels, TaskSpec(n_way=ways, n_shot=n_shot, n_query=n_query, seed=seed)

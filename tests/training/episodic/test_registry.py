@@ -23,7 +23,7 @@ def test_every_system_is_described(system):
     assert re.fullmatch(r"[a-z0-9+-]+", system.name)
     assert system.trains in TRAINS
     assert system.starts_from in STARTS
-    assert system.needs_init == ("needs init" in STARTS[system.starts_from])
+    assert system.needs_init == ("base-trained" in STARTS[system.starts_from])
     for text in (system.title, system.summary, system.reference):
         assert text
         assert not text.endswith(".")

@@ -7,9 +7,9 @@ loss uses. A head must define
 
 - ``log_posterior(z_sup, y_sup, z_qry, n_way)``: log-probabilities of the queries,
 
-and may define ``loss``, whose default is the cross-entropy of the queries. Its constructor takes
-the number of channels and of base classes; further arguments are hyperparameters, keyword-only,
-with the published defaults. A complete head::
+and may define ``loss``, whose default is the cross-entropy of the queries, and ``attach``, if it
+needs the network itself. Its constructor takes the number of channels and of base classes; further
+arguments are hyperparameters, keyword-only, with the published defaults. A complete head::
 
     class NearestMean(Head):
         def log_posterior(self, z_sup, y_sup, z_qry, n_way):
@@ -27,6 +27,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
+from infoshot.backbones import Backbone
 from infoshot.solvers.objective import class_means
 
 Input = Literal["vectors", "maps", "images"]
@@ -81,6 +82,14 @@ class Head(nn.Module, ABC):
     def __init__(self, dim: int, n_base_classes: int) -> None:
         super().__init__()
         self.dim, self.n_base_classes = dim, n_base_classes
+
+    def attach(self, backbone: Backbone) -> None:
+        """Receive the backbone, before the first task and once after a system is read from a file.
+
+        Only heads that read images and change the network for each task need it; others ignore it.
+        A head that keeps the backbone does not register it as a submodule, so that its parameters
+        are saved once, with the backbone.
+        """
 
     @abstractmethod
     def log_posterior(self, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int) -> Tensor:

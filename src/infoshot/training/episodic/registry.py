@@ -22,10 +22,9 @@ TRAINS: Mapping[Trains, str] = {
     "head": "the head only",
 }
 STARTS: Mapping[Start, str] = {
-    "scratch": "random weights; init is optional",
-    "base-network": "a base-trained network; needs init",
-    "frozen-base-network": "the features of a base-trained network, which stays as it is; needs "
-    "init",
+    "scratch": "random weights",
+    "base-network": "a base-trained network",
+    "frozen-base-network": "the features of a base-trained network, which stays as it is",
 }
 
 

@@ -102,6 +102,7 @@ def load_system(folder: str | os.PathLike[str]) -> TrainedSystem:
             f"'{wrong[0]}')."
         )
     head.load_state_dict(stored.tensors)
+    head.attach(encoder.backbone)
     facts = [encoder.digest, stored.digest, stored.name, dict(stored.settings)]
     if stored.name not in SYSTEMS:  # a user's class: its source code determines predictions too
         facts.append(source_digest(type(head)))
