@@ -10,7 +10,7 @@ from infoshot.reproduction.paper import ACCURACY_TABLES, SHIFTED, system_cells
 from infoshot.reproduction.paper_systems import SystemForm, recipe_of_run
 from infoshot.reproduction.report_cells import Plan, PlannedCell, Source
 from infoshot.reproduction.report_store import Store
-from infoshot.reproduction.system_runs import SystemRun, serves
+from infoshot.reproduction.reported_runs import SystemRun, serves
 from infoshot.tasks import TaskSpec
 
 

@@ -14,6 +14,8 @@ from infoshot.core.errors import InvalidArgumentError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+EPISODES = "episodes of "
+"""Start of the recipe of a network that was trained as part of a few-shot system."""
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,14 @@ class Encoder:
     def recipe(self) -> str:
         """How its training differs from the smoothed cross-entropy of a linear classifier.
 
-        Such as ``cosine fixed, margin -0.02``; empty if it does not, or if the training is unknown.
+        Such as ``cosine fixed, margin -0.02`` or ``episodes of protonet``; empty if it does not,
+        or if the training is unknown.
         """
         config = self.config
+        if config.get("system"):
+            return f"{EPISODES}{config['system']}"
         scaling = config.get("classifier_scaling", "learned")
         parts = {
-            f"episodes of {config.get('system')}": bool(config.get("system")),
             f"cosine {scaling}": config.get("classifier") == "cosine",
             f"margin {config.get('margin')}": bool(config.get("margin")),
             "rotation": bool(config.get("rotation_weight")),

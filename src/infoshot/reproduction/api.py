@@ -45,7 +45,7 @@ from infoshot.reproduction.report_cells import (
 )
 from infoshot.reproduction.report_files import Report
 from infoshot.reproduction.report_store import Store
-from infoshot.reproduction.system_runs import plan_systems
+from infoshot.reproduction.reported_runs import plan_systems
 from infoshot.reproduction.system_scores import Trials
 from infoshot.reproduction.system_trials import SystemLike, find_trials, open_systems
 from infoshot.reproduction.whole_network import Network, open_network

@@ -23,6 +23,7 @@ from infoshot.reproduction.paper import (
     TIM,
     WHOLE_NETWORK,
     Setting,
+    probed_system,
     published_rows,
     published_value,
 )
@@ -284,7 +285,7 @@ def _published_differences(statement: Statement, group: Group) -> str:
 
 def _published(setting: Setting, group: Group) -> float | None:
     name, parameters, loss, ways, shots = setting
-    name = next((printed for printed, probe in PROBES.items() if probe == name), name)
+    name = probed_system(name)
     alternatives: list[Setting] = [(name, parameters, loss, ways, shots)]
     if (parameters, loss) == ("W", FULL_LOSS):
         alternatives.append((name, "", "", ways, shots))

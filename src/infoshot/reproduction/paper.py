@@ -83,6 +83,11 @@ _TABLE3 = ("SimpleShot", *PROBES.values(), "TIM-ADM", "TIM-GD")
 PAPER_METHODS = {**_TABLE1, **{PROBES[name]: name.lower() for name in PROBES}}
 
 
+def probed_system(name: str) -> str:
+    """Return the name of the system in whose place a probe runs; other names are unchanged."""
+    return next((printed for printed, probe in PROBES.items() if probe == name), name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Published:
     """One number of the paper: an accuracy in percent, or seconds per task in ``table5``.
@@ -243,8 +248,13 @@ class Cell:
         return self.run.with_settings(self.settings) if self.settings else self.run
 
     def published(self, dataset: str, backbone: str) -> float | None:
-        """Return what the paper reports for this data set and backbone, if it does."""
-        return published_value(self.experiment, self.setting, dataset, backbone)
+        """Return what the paper reports for this data set and backbone, if it does.
+
+        For a probe it is the number of the system in whose place it runs.
+        """
+        _, *rest = self.setting
+        setting: Any = (probed_system(self.name), *rest)
+        return published_value(self.experiment, setting, dataset, backbone)
 
 
 def cells(experiment: str, methods: Sequence[Method] = ()) -> list[Cell]:

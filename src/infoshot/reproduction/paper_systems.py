@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from infoshot.backbones.backbone import EPISODES
+
 PLAIN = ""
 """The recipe of plain base training: a linear classifier and the smoothed cross-entropy."""
 _ADDS_QUERIES = "+t"
-_EPISODES = "episodes of "  # recipe of a network that was trained as part of a system
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,12 @@ def system_of(printed: str) -> PaperSystem | None:
 
 def recipe_of_run(system: str) -> str:
     """Return the recipe of networks that were trained as part of a system."""
-    return _EPISODES + system
+    return EPISODES + system
 
 
 def has_own_training(recipe: str) -> bool:
     """Whether networks of a recipe are those of a system, and only fill its rows."""
-    return any(systems_of_recipe(recipe)) or recipe.startswith(_EPISODES)
+    return any(systems_of_recipe(recipe)) or recipe.startswith(EPISODES)
 
 
 def adds_queries(form: str, other: str) -> bool:

@@ -67,14 +67,16 @@ class Line:
 class Number:
     """A number of a table: measured, published, or missing for a reason.
 
-    ``other`` says how a measured number differs from that of the line, in backbone or training.
+    ``backbone`` is that of a measured number, if it is not the one of the line, and ``variant``
+    says that it is not of the system itself.
     """
 
     measured: Measured | None = None
     published: float | None = None
     missing: str = "-"
     n_networks: int = 0
-    other: str = ""
+    backbone: str = ""
+    variant: bool = False
 
     @property
     def remark(self) -> str:
@@ -83,7 +85,9 @@ class Number:
             return ""
         n = len(self.measured.networks)
         partial = f"{n} of {self.n_networks} networks" if n < self.n_networks else ""
-        return ", ".join(filter(None, (self.other, self.measured.spread_text, partial)))
+        variant = "variant" if self.variant else ""
+        parts = (self.backbone, variant, self.measured.spread_text, partial)
+        return ", ".join(filter(None, parts))
 
     @property
     def printed(self) -> str:
@@ -132,10 +136,10 @@ class PaperTable:
         for line in (line for block in self.blocks for line in block.lines):
             number = self.numbers[line, column]
             if number.measured is not None:
-                backbone = BACKBONES.get(line.backbone, line.backbone)
-                label = ", ".join((line.name, number.other or backbone))
+                backbone = number.backbone or BACKBONES.get(line.backbone, line.backbone)
+                variant = "variant" if number.variant else ""
                 yield Mark(
-                    ", ".join(filter(None, (label, line.recipe))),
+                    ", ".join(filter(None, (line.name, backbone, line.recipe, variant))),
                     line.transductive,
                     number.measured.mean,
                     number.measured.ci95,
@@ -157,7 +161,7 @@ class PaperTable:
     def _best_of(self, lines: Sequence[Line], column: Column) -> Iterator[tuple[Line, Column, str]]:
         """Yield the best numbers of some lines in a column, with those that print the same."""
         numbers = {line: self.numbers[line, column] for line in lines}
-        ours = {line: n for line, n in numbers.items() if not n.other}
+        ours = {line: n for line, n in numbers.items() if not n.backbone}
         means = {line: n.measured.mean for line, n in ours.items() if n.measured}
         printed = {line: n.published for line, n in numbers.items() if n.published is not None}
         for where, values in (("here", means), ("paper", printed)):
@@ -281,7 +285,8 @@ def _number(
         return Number(None, published, "-" if published is None else _pointer(filled, setting))
     measured = results.measured(filled.group, filled.setting)
     n_networks = len(results.find(filled.group, filled.setting))
-    return Number(measured, published, "", n_networks, filled.remark)
+    backbone = BACKBONES.get(filled.backbone, filled.backbone)
+    return Number(measured, published, "", n_networks, backbone, bool(filled.variant))
 
 
 def _has_own_line(filled: Filled, setting: Setting) -> bool:

@@ -22,7 +22,7 @@ from infoshot.core.errors import DataError
 from infoshot.core.regular_file import read_regular
 from infoshot.core.types import ResultRow
 from infoshot.reproduction.report_cells import Source
-from infoshot.reproduction.system_runs import SystemRun, merge_runs
+from infoshot.reproduction.reported_runs import SystemRun, merge_runs
 
 _FORMAT, _NAME = "infoshot.reproduce/1", "results.json"
 

@@ -29,7 +29,7 @@ from infoshot.reproduction.paper_systems import (
 )
 from infoshot.reproduction.report_cells import Plan, Source, short_names
 from infoshot.reproduction.report_store import stored_systems
-from infoshot.reproduction.system_runs import SystemRun, plan_systems, run_digest
+from infoshot.reproduction.reported_runs import SystemRun, plan_systems, run_digest
 from infoshot.tasks.image_tasks import image_sampler
 from infoshot.training.episodic.registry import SYSTEMS
 from infoshot.training.episodic.trained_system import TrainedSystem, load_system
