@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoshot.benchmark.cell import Protocol, check_task_count, score_cell
+from infoshot.benchmark.cell import Protocol, check_features, check_task_count, score_cell
 from infoshot.benchmark.results import BenchResult, accuracies_key, paired_differences
 from infoshot.benchmark.variants import MethodSpec, expand, resolve_variants
 from infoshot.core import checks
@@ -19,7 +19,7 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
-from infoshot.features import default_features_path, digest, prepare, read_features
+from infoshot.features import default_features_path, digest, read_features
 from infoshot.solvers import Method
 from infoshot.tasks import TaskSpec
 from infoshot.tasks.regimes import Regime, parse_regime
@@ -55,9 +55,10 @@ def bench(
         A feature file, or a table in memory. ``None``: the features that the package contains
         (mini-ImageNet test classes, ResNet-18).
     methods
-        Names of methods (``infoshot methods`` lists them), ``package.module:Name``, ``Method``
-        objects or solvers. A pair of a method and a mapping is a variant with other settings:
-        ``("tim-adm", {"temperature": 10})``, or ``"tim-adm(temperature=10)"`` as text.
+        Names of methods (``infoshot methods`` lists them), ``package.module:Name``,
+        ``system:FOLDER`` of a trained system, ``Method`` objects or solvers. A pair of a method and
+        a mapping is a variant with other settings: ``("tim-adm", {"temperature": 10})``, or
+        ``"tim-adm(temperature=10)"`` as text.
         ``"all"`` stands for every registered method.
     ways, shots
         Classes per task, and labelled samples per class; one number or several.
@@ -230,7 +231,7 @@ def _find_runnable(
     skipped: dict[str, str] = {}
     for method in methods:
         try:
-            prepare(table, method.preparation)
+            check_features(table, method)
         except DataError as error:
             skipped[method.name] = str(error)
         else:

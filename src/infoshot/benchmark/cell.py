@@ -27,6 +27,7 @@ from infoshot.metrics import (
 )
 from infoshot.solvers import Method, solve, tasks_per_chunk
 from infoshot.tasks.sampler import TaskSampler, TaskSpec, gather_tasks
+from infoshot.training.episodic.trained_head import TrainedHead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Protocol:
         checks.device(self.device)
         method.solver.validate(self.spec.n_way)
         TaskSampler(table, self.spec)
-        prepare(table, method.preparation)
+        check_features(table, method)
 
     def describe(self, seconds: float) -> dict[str, Any]:
         """Fields of a row for tasks that ran with this protocol and took ``seconds`` in total."""
@@ -66,6 +67,13 @@ class Protocol:
             "device": self.device,
             "environment": environment(self.device),
         }
+
+
+def check_features(table: FeatureTable, method: Method) -> None:
+    """Raise ``DataError`` if a method cannot run on these features."""
+    prepare(table, method.preparation)
+    if isinstance(method.solver, TrainedHead):
+        method.solver.check_features(table)
 
 
 def check_task_count(name: str, n_tasks: int) -> None:

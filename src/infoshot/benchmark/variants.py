@@ -1,7 +1,8 @@
 """Methods as a user names them: registered names, own methods, and variants with other settings.
 
 A variant is a method with some settings changed, written ``tim-adm(temperature=10)`` as text or
-``("tim-adm", {"temperature": 10})`` in Python. Results call it ``tim-adm (temperature=10)``.
+``("tim-adm", {"temperature": 10})`` in Python. Results call it ``tim-adm (temperature=10)``. The
+head of a trained few-shot system is named ``system:FOLDER``.
 """
 
 import dataclasses
@@ -14,6 +15,7 @@ from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.plugins import list_entry_points
 from infoshot.core.setting_text import parse_setting
 from infoshot.solvers import ENTRY_POINTS, METHODS, Method, Solver, resolve_method
+from infoshot.training.episodic.trained_head import PREFIX, system_method
 
 MethodLike: TypeAlias = str | Method | Solver[Any]
 MethodSpec: TypeAlias = MethodLike | tuple[MethodLike, Mapping[str, Any]]
@@ -29,10 +31,10 @@ def resolve_variants(
     Parameters
     ----------
     methods
-        One entry or several: a name (also ``package.module:Name``), a ``Method``, a solver, or a
-        pair of one of these and changed settings. Text may hold several entries separated by
-        commas, and variants such as ``tim-adm(temperature=10, n_steps=50)``; ``all`` stands for
-        every registered method.
+        One entry or several: a name (also ``package.module:Name``), ``system:FOLDER`` of a trained
+        system, a ``Method``, a solver, or a pair of one of these and changed settings. Text may
+        hold several entries separated by commas, and variants such as
+        ``tim-adm(temperature=10, n_steps=50)``; ``all`` stands for every registered method.
     settings
         Changed settings that do not show in the names: ``{"temperature": 10}`` changes every method
         that has the setting, ``{"tim-adm.n_steps": 50}`` changes one method and its variants. The
@@ -84,12 +86,20 @@ def _parse_entry(entry: MethodSpec) -> tuple[Method, dict[str, Any]]:
             raise InvalidArgumentError(
                 f"methods must hold pairs of a method and a mapping of settings; got {entry!r}."
             )
-        return resolve_method(entry[0]), dict(entry[1])
-    if isinstance(entry, str) and (match := _VARIANT.fullmatch(entry)):
+        return _resolve(entry[0]), dict(entry[1])
+    is_system = isinstance(entry, str) and entry.startswith(PREFIX)
+    if isinstance(entry, str) and not is_system and (match := _VARIANT.fullmatch(entry)):
         changes = dict(parse_setting(part) for part in _split(match["settings"]))
-        return resolve_method(match["method"].strip()), changes
+        return _resolve(match["method"].strip()), changes
     changes = _changed_fields(entry) if isinstance(entry, Solver) else {}
-    return resolve_method(entry), changes
+    return _resolve(entry), changes
+
+
+def _resolve(method: MethodLike) -> Method:
+    """Return a method, also that of a trained system."""
+    if isinstance(method, str) and method.startswith(PREFIX):
+        return system_method(method.removeprefix(PREFIX))
+    return resolve_method(method)
 
 
 def _apply_settings(methods: Sequence[Method], settings: Mapping[str, Any]) -> list[Method]:

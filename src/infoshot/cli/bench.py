@@ -23,10 +23,10 @@ def bench(
     methods: Annotated[
         str,
         typer.Option(
-            help="Methods separated by commas: names, package.module:Name, or 'all'. A name may "
-            "be followed by settings, so that a method can occur several times: "
-            "'tim-adm,tim-adm(temperature=10)'. Methods that these features do not support are "
-            "skipped with a warning."
+            help="Methods separated by commas: names, package.module:Name, system:FOLDER of a "
+            "trained few-shot system, or 'all'. A name may be followed by settings, so that a "
+            "method can occur several times: 'tim-adm,tim-adm(temperature=10)'. Methods that these "
+            "features do not support are skipped with a warning."
         ),
     ] = "prototype,tim-adm",
     ways: Annotated[str, typer.Option(help="Classes per task, such as 5,10.")] = "5",

@@ -19,6 +19,7 @@ _PREPARATION = {
     "l2": "scaled to unit length",
     "centred-l2": "centred by the mean of the base classes, then scaled to unit length",
     "power-l2": "square roots (skipped if a value is negative), then scaled to unit length",
+    "none": "as they are",
 }
 
 

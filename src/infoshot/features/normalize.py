@@ -36,7 +36,9 @@ def unit_length(features: Tensor) -> Tensor:
     return torch.nn.functional.normalize(scaled, dim=-1)
 
 
-def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2", "power-l2"]) -> Tensor:
+def prepare(
+    table: FeatureTable, preparation: Literal["l2", "centred-l2", "power-l2", "none"]
+) -> Tensor:
     """Prepare features as a method requires, at least in float32.
 
     Raises
@@ -45,6 +47,8 @@ def prepare(table: FeatureTable, preparation: Literal["l2", "centred-l2", "power
         If the base mean is needed and the table has none, or a row is all zero.
     """
     features = table.features if table.features.dtype.itemsize >= 4 else table.features.float()
+    if preparation == "none":
+        return features
     if preparation == "centred-l2":
         if table.base_mean is None:
             raise DataError(

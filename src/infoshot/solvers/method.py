@@ -11,7 +11,7 @@ from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.solvers.solver import Solver
 
-Preparation = Literal["l2", "centred-l2", "power-l2"]
+Preparation = Literal["l2", "centred-l2", "power-l2", "none"]
 Assumption = Literal[
     "base-mean", "balance", "all-classes", "class-counts", "few-classes", "open-set"
 ]
@@ -40,7 +40,8 @@ class Method:
         The solver with its settings.
     preparation
         What the features need first: ``"l2"`` scales them to unit length, ``"centred-l2"``
-        subtracts the mean of the base classes first, ``"power-l2"`` takes square roots first.
+        subtracts the mean of the base classes first, ``"power-l2"`` takes square roots first,
+        ``"none"`` leaves them as they are.
     transductive
         Whether it uses all queries together, so that their number and class balance matter.
     inductive

@@ -94,9 +94,12 @@ def class_cosines(z: Tensor, w: Tensor) -> Tensor:
 
 
 def inverse_lengths(z: Tensor) -> Tensor:
-    """One over the length of every vector along the last axis; 0 for a vector of length zero."""
+    """One over the length of every vector along the last axis; 0 for a vector of length zero.
+
+    A vector of length zero also has the gradient 0.
+    """
     length: Tensor = torch.linalg.vector_norm(z, dim=-1)
-    return length.reciprocal().masked_fill_(length == 0, 0.0)
+    return length.masked_fill(length == 0, torch.inf).reciprocal()
 
 
 def log_posterior(z: Tensor, w: Tensor, tau: float) -> Tensor:

@@ -18,10 +18,8 @@ to prefer it: where classes are clusters of any shape; it assumes nothing about 
 query without a path to a labelled sample is not classified: all its probabilities are equal, its
 outlier score is 1, and a note and a warning report it.
 
-Numerics: degrees are divided out in log space, so a sample far from all others keeps its edges.
-I - a B has no positive entry off its diagonal, hence Cholesky's method only adds numbers of one
-sign: F is not negative, and exactly 0 where no label arrives. A label that underflows, as with
-features of length 1e6, is reported in the same way.
+Numerics: as in ``propagation.py``; F is exactly 0 where no label arrives. A label that underflows,
+as with features of length 1e6, is reported in the same way.
 
 The published settings, 20 neighbours and a = 0.99, are for graphs with trained widths. On plain
 features they spread the labels over everything, F approaches the square roots of the degrees, and
@@ -46,7 +44,8 @@ from torch import Tensor
 from infoshot.core import checks
 from infoshot.core.errors import IsolatedWarning
 from infoshot.core.types import TaskBatch
-from infoshot.solvers.objective import class_means, class_rows
+from infoshot.solvers.objective import class_means
+from infoshot.solvers.propagation import neighbour_graph, spread_labels
 from infoshot.solvers.solver import Rule, Solver, State
 
 
@@ -94,11 +93,8 @@ class LabelPropagation(Solver[_PropagationState]):
     def init(self, task: TaskBatch) -> _PropagationState:
         """Build the graph and solve for the labels."""
         z = torch.cat((task.z_sup, task.z_qry), dim=1)
-        system = self._graph(z).mul_(-self.propagation)
-        system.diagonal(dim1=1, dim2=2).fill_(1.0)
-        labels = z.new_zeros(len(task), z.shape[1], task.n_way)
-        labels[:, : task.n_sup] = class_rows(task.y_sup, task.n_way, z.dtype).mT
-        spread = torch.cholesky_solve(labels, torch.linalg.cholesky_ex(system).L)
+        graph = neighbour_graph(z, self.temperature, self.n_neighbours)
+        spread = spread_labels(graph, task.y_sup, task.n_way, self.propagation)
         arrived = spread[:, task.n_sup :].mT.contiguous()
         total = arrived.sum(1, keepdim=True)
         log_p = arrived.log_().sub_(total.log())
@@ -135,18 +131,6 @@ class LabelPropagation(Solver[_PropagationState]):
         """Count the features, and a few matrices over all pairs of samples."""
         n = task.n_sup + task.n_qry
         return n * task.dim + 3 * n * n
-
-    def _graph(self, z: Tensor) -> Tensor:
-        """B, shape ``(task, sample, sample)``."""
-        log_a = torch.bmm(z, z.mT)
-        half_norm = log_a.diagonal(dim1=1, dim2=2).mul(0.5)
-        log_a.sub_(half_norm.unsqueeze(1)).sub_(half_norm.unsqueeze(2)).mul_(self.temperature)
-        log_a.clamp_(max=0.0).diagonal(dim1=1, dim2=2).fill_(-math.inf)
-        kept = log_a.topk(min(self.n_neighbours, z.shape[1] - 1), sorted=False)
-        log_a.fill_(-math.inf).scatter_(2, kept.indices, kept.values)
-        log_a = torch.maximum(log_a, log_a.mT)
-        half_degree = torch.logsumexp(log_a, dim=2).mul_(0.5)
-        return log_a.sub_(half_degree.unsqueeze(1)).sub_(half_degree.unsqueeze(2)).exp_()
 
 
 def _warn(isolated: Tensor) -> None:

@@ -84,10 +84,10 @@ class EpisodicConfig(RunConfig):
         """Raise ``InvalidArgumentError`` if a value is not allowed."""
         super().validate()
         checks.at_least("episodes_per_epoch", self.episodes_per_epoch, 1, MOST_REPEATS)
+        self.task_spec().validate()
         checks.at_least("val_shots", self.shots_of_validation(), 1)
         checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
         checks.not_negative("backbone_rate", self.backbone_rate)
-        self.task_spec().validate()
         with torch.random.fork_rng(devices=[]):  # a head draws its weights
             make_head(self.system, dim=64, n_base_classes=2, settings=self.head)
 

@@ -168,8 +168,9 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
         if compile:
             self._episodic.compile_backbone()
         self._forward: nn.Module = self._episodic
-        if ranks.size > 1:  # the loss of a head need not use all of its parameters
-            self._forward = DistributedDataParallel(self._episodic, find_unused_parameters=True)
+        if ranks.size > 1:
+            self._episodic.uses_all_parameters = True
+            self._forward = DistributedDataParallel(self._episodic)
 
     def batches(self, epoch: int) -> Iterator[EpisodeBatch]:
         """Yield batches of episodes."""

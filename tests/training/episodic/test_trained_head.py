@@ -1,0 +1,127 @@
+"""Heads of trained systems as methods."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from infoshot import DataError, FeatureTable, InvalidArgumentError, bench, solve, write_features
+from infoshot.backbones import make_backbone
+from infoshot.backbones.backbone import StoredSystem
+from infoshot.backbones.checkpoints import load_checkpoint, save_checkpoint
+from infoshot.benchmark.variants import resolve_variants
+from infoshot.cli.app import app
+from infoshot.tasks import gaussian_tasks
+from infoshot.testing import check_solver
+from infoshot.training.episodic.registry import make_head, resolve_head_settings
+from infoshot.training.episodic.trained_head import TrainedHead, system_method
+from infoshot.training.episodic.trained_system import load_system
+
+
+def _save(folder, name, **settings):
+    torch.manual_seed(0)
+    settings = resolve_head_settings(name, settings)
+    head = make_head(name, 16, 3, settings)
+    stored = StoredSystem(name, settings, head.state_dict())
+    weights = make_backbone("tests.heads:TinyNet").state_dict()
+    save_checkpoint(
+        folder, "tests.heads:TinyNet", weights, class_names=("a", "b", "c"), system=stored
+    )
+    return folder
+
+
+def _table(**provenance):
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(6).repeat_interleave(20)
+    z = torch.randn(6, 16, generator=generator)[y] + torch.randn(120, 16, generator=generator)
+    return FeatureTable(z, y, provenance=provenance)
+
+
+@pytest.mark.parametrize("name", ["protonet", "matchnet"])
+def test_head_keeps_the_contract_of_a_solver(tmp_path, name):
+    method = system_method(_save(tmp_path, name))
+    check_solver(method.solver)
+    assert (method.preparation, method.transductive, method.inductive) == ("none", False, False)
+
+
+def test_method_is_the_head_on_features_as_they_are(tmp_path):
+    _save(tmp_path, "protonet", temperature=0.3)
+    tasks, _ = gaussian_tasks(4, n_way=3, dim=16, separation=20.0)
+    solution = solve(system_method(tmp_path).solver, tasks, chunk_size=2)
+    head = load_system(tmp_path).head
+    expected = head.log_posterior(tasks.z_sup, tasks.y_sup, tasks.z_qry, 3).exp()
+    torch.testing.assert_close(solution.probabilities, expected)
+    torch.testing.assert_close(solution.prototypes, tasks.z_sup)
+
+
+def test_benchmark_names_it_by_its_folder(tmp_path):
+    folder = _save(tmp_path / "run(1)", "protonet")
+    digest = load_checkpoint(folder).digest
+    table = _table(weights_sha256=digest)
+    result = bench(table, [f"system:{folder}", "prototype"], ways=4, shots=1, tasks=30, queries=5)
+    first, second = result.rows
+    assert first.method == f"system:{folder}"
+    assert first.settings == {
+        "preparation": "none", "folder": str(folder), "digest": load_system(folder).digest,
+    }  # fmt: skip
+    # Without normalisation the answers are others than those of the nearest unit vector.
+    assert first.mean != second.mean
+    assert [method.name for method in resolve_variants(f"prototype,system:{folder}")] == [
+        "prototype", f"system:{folder}",
+    ]  # fmt: skip
+    assert bench(_table(), f"system:{folder}", ways=4, shots=1, tasks=5, queries=5).rows
+
+
+def test_features_of_other_weights_are_refused(tmp_path):
+    folder = _save(tmp_path, "protonet")
+    other, own = "f" * 64, load_checkpoint(folder).digest
+    with pytest.raises(DataError, match=rf"from weights {'f' * 16}, but the .* {own[:16]}; extr"):
+        bench(_table(weights_sha256=other), f"system:{folder}", tasks=5)
+    with pytest.warns(UserWarning, match="is skipped: the features come from weights"):
+        result = bench(
+            _table(weights_sha256=other), f"prototype,system:{folder}", ways=4, shots=1, tasks=5,
+            queries=5,
+        )  # fmt: skip
+    assert [row.method for row in result.rows] == ["prototype"]
+    narrow = dataclasses.replace(_table(), features=_table().features[:, :7])
+    with pytest.raises(DataError, match="needs features of 16 numbers; got 7"):
+        bench(narrow, f"system:{folder}", tasks=5)
+
+
+def test_head_that_does_not_read_features_is_refused(tmp_path):
+    folder = _save(tmp_path, "tests.heads:MapHead")
+    with pytest.raises(InvalidArgumentError, match=r"reads maps, not features; evaluate it with i"):
+        system_method(folder)
+
+
+def test_number_of_classes_that_a_head_is_made_for_is_checked_first(tmp_path):
+    folder = _save(tmp_path, "tests.heads:Linear", n_way=3)
+    with pytest.raises(InvalidArgumentError, match="classifies tasks of 3 classes only; got 4"):
+        bench(_table(), f"system:{folder}", ways=4, shots=1, tasks=5, queries=5)
+
+
+def test_system_that_has_changed_is_refused(tmp_path):
+    method = system_method(_save(tmp_path, "protonet"))
+    assert method.solver == TrainedHead(**method.solver.settings())
+    stale = dataclasses.replace(method.solver, digest="0" * 64)
+    with pytest.raises(DataError, match="this system has changed since it was opened"):
+        solve(stale, gaussian_tasks(1, dim=16)[0])
+    save_checkpoint(tmp_path / "plain", "conv4", make_backbone("conv4").state_dict())
+    with pytest.raises(DataError, match="holds a backbone, not a few-shot system"):
+        resolve_variants(f"system:{tmp_path}/plain")
+    with pytest.raises(DataError, match="none: this checkpoint folder does not exist"):
+        resolve_variants(f"system:{tmp_path}/none")
+
+
+def test_command_compares_a_system_with_methods(tmp_path):
+    folder = _save(tmp_path / "run", "matchnet")
+    write_features(tmp_path / "f", _table(weights_sha256=load_checkpoint(folder).digest))
+    arguments = ("bench", "--features", tmp_path / "f", "--methods", f"prototype,system:{folder}",
+                 "--ways", 4, "--shots", 1, "--queries", 5, "--tasks", 10, "--json",
+                 tmp_path / "rows.json")  # fmt: skip
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["method"] for row in rows] == ["prototype", f"system:{folder}"]
