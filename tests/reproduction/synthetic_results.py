@@ -27,7 +27,7 @@ def system_run(system, dataset, backbone="resnet12", shots=0, number=0, *, adds_
     forms = (SystemForm(system, "vectors", transductive=False),)
     if adds_queries:
         forms += (SystemForm(f"{system}+t", "vectors", transductive=True),)
-    return SystemRun(one, system, one.digest, shots, 20, forms)
+    return SystemRun(one, system, one.digest, shots, 20, 0, forms)
 
 
 def make_results(folder, chosen, experiments=ACCURACY_TABLES):

@@ -283,7 +283,7 @@ def recipe_cells(experiment: str, recipe: str, methods: Sequence[Method] = ()) -
         name: METHODS[system.method]
         for system in systems_of_recipe(recipe)
         for name in system.printed
-        if name in _printed_names(experiment) and system.method in METHODS
+        if name in _printed_names(experiment)
     }
     rows |= {method.name: method for method in methods}
     return _rows(experiment, rows)

@@ -42,7 +42,8 @@ from infoshot.tasks import TaskSpec
 NEEDS_IMAGES = "needs images (checkpoint and root)"
 NEEDS_IMAGES_OF_SYSTEM = "needs the trained system and images (systems and root)"
 # Gradient methods take several hundred steps, or learn a classifier in fewer but slower ones.
-_GRADIENT, _MANY_STEPS = frozenset({"baseline", "baseline++"}), 500
+_GRADIENT = frozenset({"baseline", "baseline++", "baseline-sgd", "baseline++-sgd", "neg-cosine"})
+_MANY_STEPS = 500
 _MAP_TASKS = 1000  # at least, for systems that read feature maps
 
 

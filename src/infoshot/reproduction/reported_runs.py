@@ -35,6 +35,8 @@ class SystemRun:
         Examples per class in the episodes of its training; 0 if unknown.
     n_classes
         Number of test classes.
+    n_way
+        Number of classes of the tasks that it can classify; 0 if it is any.
     forms
         The rows it fills.
     """
@@ -44,6 +46,7 @@ class SystemRun:
     system_digest: str
     shots: int
     n_classes: int
+    n_way: int
     forms: tuple[SystemForm, ...]
 
     @classmethod
@@ -99,14 +102,20 @@ def plan_systems(
             for cell in system_cells(experiment, run.forms):
                 if not serves(run, cell.shots, runs):
                     continue
-                reason, protocol = "", plan.protocol(cell)
-                if cell.ways > max(5, run.n_classes):
-                    reason = f"{cell.ways} classes are needed, there are {run.n_classes}"
-                elif run.source.digest not in at_hand:
-                    reason = NEEDS_IMAGES_OF_SYSTEM
+                protocol = plan.protocol(cell)
+                reason = _reason(run, cell.ways, is_at_hand=run.source.digest in at_hand)
                 key = system_key(protocol, run.source, cell.run.name)
                 planned.append(PlannedCell(cell, run.source, protocol, key, reason))
     return planned
+
+
+def _reason(run: SystemRun, ways: int, *, is_at_hand: bool) -> str:
+    """Return why a run cannot fill a cell; empty if it can."""
+    if run.n_way not in (0, ways):
+        return f"the system classifies tasks of {run.n_way} classes only"
+    if ways > max(5, run.n_classes):
+        return f"{ways} classes are needed, there are {run.n_classes}"
+    return "" if is_at_hand else NEEDS_IMAGES_OF_SYSTEM
 
 
 def merge_runs(stored: Sequence[SystemRun], given: Sequence[SystemRun]) -> list[SystemRun]:

@@ -192,6 +192,7 @@ def _trial(name: str, system: TrainedSystem, images: EvaluationImages, how: Extr
         system_digest=system.digest,
         shots=int(encoder.config.get("n_shot", 0)),
         n_classes=len(images.split.class_names),
+        n_way=int(getattr(system.head, "n_way", 0)),
         forms=tuple(
             SystemForm(form, one.head.reads, one.head.transductive, _title(form))
             for form, one in forms.items()
@@ -202,8 +203,9 @@ def _trial(name: str, system: TrainedSystem, images: EvaluationImages, how: Extr
 
 def _title(form: str) -> str:
     """Return the name of a form in tables: that of the registry, or of a user's class."""
-    system, plus, rest = form.partition("+")
-    return (SYSTEMS[system].title if system in SYSTEMS else system) + plus + rest.upper()
+    name, plus, rest = form.partition("+")
+    title = SYSTEMS[name].title if name in SYSTEMS else name.rpartition(":")[2]
+    return title + plus + rest.upper()
 
 
 def _forms(system: TrainedSystem) -> Iterator[tuple[str, TrainedSystem]]:
