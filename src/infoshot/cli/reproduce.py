@@ -73,13 +73,14 @@ def reproduce(
             "all systems that were trained on its data set, and CUB those of mini-ImageNet."
         ),
     ] = None,
-    system: Annotated[
+    systems: Annotated[
         list[Path] | None,
         typer.Option(
+            "--system",
             help="Training run of a system that trains its own network; may be repeated. It is "
             "evaluated on the test images under --root, which are needed only if the report does "
             "not have its results. Runs of one system with different training shots each serve "
-            "their own."
+            "their own.",
         ),
     ] = None,
     base_root: Annotated[
@@ -127,7 +128,7 @@ def reproduce(
         gradient_tasks=gradient_tasks,
         checkpoint=checkpoint,
         root=root,
-        systems=system,
+        systems=systems,
         base_root=base_root,
         base_dataset=base_dataset,
         network_tasks=network_tasks,

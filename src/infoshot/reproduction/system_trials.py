@@ -31,6 +31,7 @@ from infoshot.reproduction.report_cells import Plan, Source, short_names
 from infoshot.reproduction.report_store import stored_systems
 from infoshot.reproduction.reported_runs import SystemRun, plan_systems, run_digest
 from infoshot.tasks.image_tasks import image_sampler
+from infoshot.training.episodic.confident_queries import ConfidentQueries
 from infoshot.training.episodic.registry import SYSTEMS
 from infoshot.training.episodic.trained_system import TrainedSystem, load_system
 
@@ -213,6 +214,4 @@ def _forms(system: TrainedSystem) -> Iterator[tuple[str, TrainedSystem]]:
     yield system.name, system
     name = with_queries(system.name)
     if any(printed_names(name)):
-        from infoshot.training.episodic.confident_queries import ConfidentQueries
-
         yield name, dataclasses.replace(system, head=ConfidentQueries(system.head).eval())
