@@ -6,30 +6,53 @@ from infoshot.benchmark import Protocol
 from infoshot.core.types import ResultRow
 from infoshot.metrics import mean_interval
 from infoshot.reproduction.network_groups import Results
-from infoshot.reproduction.paper import ACCURACY_TABLES, SHIFTED, cells
-from infoshot.reproduction.report_cells import PlannedCell, Source
+from infoshot.reproduction.paper import ACCURACY_TABLES, SHIFTED, system_cells
+from infoshot.reproduction.paper_systems import SystemForm, recipe_of_run
+from infoshot.reproduction.report_cells import Plan, PlannedCell, Source
 from infoshot.reproduction.report_store import Store
+from infoshot.reproduction.reported_runs import SystemRun, serves
 from infoshot.tasks import TaskSpec
 
 
-def source(dataset, backbone="resnet18", number=0):
+def source(dataset, backbone="resnet18", number=0, recipe="", images="images"):
     """Return a feature file that does not exist."""
-    name = f"{dataset}-{backbone}-{number}"
-    return Source(f"{name}.safetensors", name, dataset, backbone)
+    name = "-".join(filter(None, (dataset, backbone, recipe, str(number))))
+    return Source(f"{name}.safetensors", name, dataset, backbone, recipe, images)
+
+
+def system_run(system, dataset, backbone="resnet12", shots=0, number=0, *, adds_queries=False):
+    """Return the run of a trained system that does not exist."""
+    recipe = recipe_of_run(system)
+    one = source(dataset, backbone, f"{shots}{number}", recipe)
+    forms = (SystemForm(system, "vectors", transductive=False),)
+    if adds_queries:
+        forms += (SystemForm(f"{system}+t", "vectors", transductive=True),)
+    return SystemRun(one, system, one.digest, shots, 20, 0, forms)
 
 
 def make_results(folder, chosen, experiments=ACCURACY_TABLES):
-    """Return results of all cells of some sources.
+    """Return results of all cells of feature files and runs of systems.
 
-    ``chosen`` has a function for each source: of a cell, it returns the accuracies of the tasks in
+    ``chosen`` has a function for each: of a cell, it returns the accuracies of the tasks in
     percent, or a reason why the cell did not run.
     """
-    store, planned = Store(folder, list(chosen)), []
+    runs = [one for one in chosen if isinstance(one, SystemRun)]
+    store, planned = Store(folder, [one for one in chosen if one not in runs], runs), []
     for one, choose in chosen.items():
+        origin = one.source if isinstance(one, SystemRun) else one
         for experiment in experiments:
-            if (experiment == "table2") == (one.dataset == SHIFTED):
-                planned += [_plan(cell, one, choose(cell), store) for cell in cells(experiment)]
+            if (experiment == "table2") != (origin.dataset == SHIFTED):
+                continue
+            for cell in _cells(one, experiment):
+                if one not in runs or serves(one, cell.shots, runs):
+                    planned.append(_plan(cell, origin, choose(cell), store))
     return Results(planned, store)
+
+
+def _cells(one, experiment):
+    if isinstance(one, SystemRun):
+        return system_cells(experiment, one.forms)
+    return Plan(experiments=[experiment]).cells(experiment, one)
 
 
 def _plan(cell, one, accuracies, store):

@@ -14,6 +14,8 @@ from infoshot.core.errors import InvalidArgumentError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+EPISODES = "episodes of "
+"""Start of the recipe of a network that was trained as part of a few-shot system."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +148,36 @@ class Encoder:
         """The data set it was trained on; empty if unknown."""
         return str(self.config.get("dataset", ""))
 
+    @property
+    def recipe(self) -> str:
+        """How its training differs from the smoothed cross-entropy of a linear classifier.
+
+        Such as ``cosine fixed, margin -0.02`` or ``episodes of protonet``; empty if it does not,
+        or if the training is unknown.
+        """
+        config = self.config
+        if config.get("system"):
+            return f"{EPISODES}{config['system']}"
+        scaling = config.get("classifier_scaling", "learned")
+        parts = {
+            f"cosine {scaling}": config.get("classifier") == "cosine",
+            f"margin {config.get('margin')}": bool(config.get("margin")),
+            "rotation": bool(config.get("rotation_weight")),
+            "mixup": bool(config.get("mixup")),
+            "distilled": bool(config.get("teacher_sha256")),
+        }
+        unsmoothed = "not smoothed" if config.get("label_smoothing", 0.1) == 0 else ""
+        return ", ".join(name for name, used in parts.items() if used) or unsmoothed
+
     def training_record(self) -> dict[str, str]:
         """Return what is known about the training, as text for the provenance of features."""
         epoch = "" if self.epoch is None else str(self.epoch)
-        known = {"trained_on": self.trained_on, "epoch": epoch, "checkpoint": self.chosen_as}
+        known = {
+            "trained_on": self.trained_on,
+            "recipe": self.recipe,
+            "epoch": epoch,
+            "checkpoint": self.chosen_as,
+        }
         return {name: text for name, text in known.items() if text}
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,18 @@ _COLOURS = {
     "tim-gd {phi+W}": "#CC79A7",
 }
 _OTHERS = "#999999"
+_KINDS = {False: ("inductive", "o", "#0072B2"), True: ("transductive", "s", "#D55E00")}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An accuracy in percent with half of its interval, and the published one if there is one."""
+
+    label: str
+    transductive: bool
+    mean: float
+    ci95: float
+    published: float | None = None
 
 
 def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], title: str) -> None:
@@ -24,7 +37,6 @@ def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], titl
     There is a line of panels for tasks that are solved alone, and one for many tasks in a batch,
     each with the curves that have such times.
     """
-    from matplotlib import rc_context
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
     lines = {
@@ -52,11 +64,80 @@ def plot_convergence(curves: Sequence[CurveSummary], paths: Sequence[Path], titl
     handles, names = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
     figure.suptitle(title)
+    _save(figure, paths, dpi=150)
+
+
+def plot_systems(panels: Sequence[tuple[str, Sequence[Mark]]], paths: Sequence[Path]) -> None:
+    """Plot accuracies as filled marks and published ones as hollow marks, best first.
+
+    Panels with titles are drawn two in a line. Inductive methods are circles, transductive ones
+    squares.
+    """
+    from matplotlib.figure import Figure
+
+    lines = [panels[i : i + 2] for i in range(0, len(panels), 2)]
+    heights = [max(len(marks) for _, marks in line) for line in lines]
+    size = (12, 1.2 + sum(0.8 + 0.19 * height for height in heights))
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(lines), 2, squeeze=False, height_ratios=[4 + n for n in heights])
+    for line, axes_of_line in zip(lines, grid, strict=True):
+        for (title, marks), axes in zip(line, axes_of_line, strict=False):
+            _draw_marks(axes, title, sorted(marks, key=lambda mark: mark.mean))
+        for axes in axes_of_line[len(line) :]:
+            axes.remove()
+    figure.legend(
+        handles=_mark_handles(), loc="outside lower center", ncols=4, frameon=False, fontsize=9
+    )
+    _save(figure, paths, dpi=100)
+
+
+def _draw_marks(axes: Any, title: str, marks: Sequence[Mark]) -> None:  # noqa: ANN401
+    for height, mark in enumerate(marks):
+        _, shape, colour = _KINDS[mark.transductive]
+        if mark.published is not None:
+            axes.plot(
+                [mark.mean, mark.published], [height] * 2, color="#cccccc", linewidth=0.8, zorder=1
+            )
+            axes.plot(
+                mark.published, height, shape, markerfacecolor="none", color=colour, markersize=5
+            )
+        width = None if math.isnan(mark.ci95) else mark.ci95
+        axes.errorbar(mark.mean, height, xerr=width, fmt=shape, color=colour, markersize=5)
+    axes.set_yticks(range(len(marks)), [mark.label for mark in marks], fontsize=8)
+    axes.set_ylim(-0.7, len(marks) - 0.3)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_xlabel("accuracy (%)", fontsize=9)
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.3)
+
+
+def _mark_handles() -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D(
+            [],
+            [],
+            linestyle="",
+            marker=shape,
+            color=colour,
+            markersize=6,
+            markerfacecolor=colour if here else "none",
+            label=f"{name}, {'measured here' if here else 'published'}",
+        )
+        for here in (True, False)
+        for name, shape, colour in _KINDS.values()
+    ]
+
+
+def _save(figure: Any, paths: Sequence[Path], dpi: int) -> None:  # noqa: ANN401
+    """Write a figure; equal content gives equal files."""
+    from matplotlib import rc_context
+
     for path in paths:
-        # Equal curves give equal files.
         metadata = {"Date": None} if path.suffix == ".svg" else None
         with rc_context({"svg.hashsalt": "infoshot"}):
-            figure.savefig(path, dpi=150, metadata=metadata)
+            figure.savefig(path, dpi=dpi, metadata=metadata)
 
 
 def plot_time(rows: Sequence[ResultRow], milliseconds: Mapping[str, float], path: Path) -> None:

@@ -67,7 +67,21 @@ def reproduce(
         ),
     ] = None,
     root: Annotated[
-        list[Path] | None, typer.Option(help="Images for --checkpoint; once per network.")
+        list[Path] | None,
+        typer.Option(
+            help="Images for --checkpoint, once per network, and for --system: every folder serves "
+            "all systems that were trained on its data set, and CUB those of mini-ImageNet."
+        ),
+    ] = None,
+    systems: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--system",
+            help="Training run of a system that trains its own network; may be repeated. It is "
+            "evaluated on the test images under --root, which are needed only if the report does "
+            "not have its results. Runs of one system with different training shots each serve "
+            "their own.",
+        ),
     ] = None,
     base_root: Annotated[
         Path | None,
@@ -80,9 +94,12 @@ def reproduce(
     network_tasks: Annotated[
         int,
         typer.Option(
-            help="Tasks per number over the network; each takes a minute on a CPU. Stored every "
-            "100 tasks. A stored number of fewer tasks is continued, one of more is kept: run the "
-            "command again into the same folder for another number of tasks on another network."
+            help="Tasks per number over the network; each takes a minute on a CPU. Also of systems "
+            "that read images; those that read feature maps run as many but at least 1,000 (if "
+            "--tasks allows it), those that read vectors run --tasks. Results are stored every 100 "
+            "tasks or more. A stored number of fewer tasks is continued, one of more is kept: run "
+            "the command again into the same folder for another number of tasks on another "
+            "network."
         ),
     ] = 300,
     seed: Annotated[int, typer.Option(help="Task i depends on the seed and on i only.")] = 0,
@@ -94,8 +111,9 @@ def reproduce(
     every task) and the figure. Rerun the command to resume an interrupted run. With --checkpoint
     and --root the rows over the whole network run too; without --features everything runs on
     features extracted from these images. Stored rows over the whole network are shown without the
-    network and the images, if the feature file records them. The last line
-    says how many numbers of Tables 1 to 4 were measured.
+    network and the images, if the feature file records them. With --system and --root, systems that
+    train their own network fill their rows, also of stored results later. The last line says how
+    many numbers of Tables 1 to 4 were measured.
 
     Example: infoshot reproduce --features mine.safetensors --out report
     """
@@ -110,6 +128,7 @@ def reproduce(
         gradient_tasks=gradient_tasks,
         checkpoint=checkpoint,
         root=root,
+        systems=systems,
         base_root=base_root,
         base_dataset=base_dataset,
         network_tasks=network_tasks,

@@ -5,6 +5,7 @@
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from infoshot.images.layouts.tars import find_tars
 from infoshot.images.splits import SPLITS, cub_split, published_split, read_split_file
 
 Layout = Callable[[Path], FoundImages | None]
+_LISTED = ("mini-imagenet", "tiered-imagenet")  # data sets with published lists of classes
+_NUMBERED = re.compile(r"\d{3}\.")  # class names of CUB start with their number
 
 
 @dataclass(frozen=True)
@@ -165,11 +168,17 @@ def open_dataset(name: str, root: Path, split_file: Path | None = None) -> Image
     if name not in DATASETS:
         raise InvalidArgumentError(unknown_name("dataset", name, DATASETS))
     spec = DATASETS[name]
+    found = _find(root, spec.layouts, name)
+    return ImageDataset(spec, root, found, _splits(spec, found, split_file))
+
+
+def _find(root: Path, layouts: Iterable[Layout], name: str) -> FoundImages:
+    """Find images in the first layout that has some."""
     if not root.is_dir():
         raise DataError(
             f"{root}: {'a file, not a' if root.exists() else 'there is no such'} folder."
         )
-    for layout in spec.layouts:
+    for layout in layouts:
         found = layout(root)
         if found is not None and found.records:
             break
@@ -180,7 +189,24 @@ def open_dataset(name: str, root: Path, split_file: Path | None = None) -> Image
         )
     for class_name in {record.class_name for record in found.records}:
         check_class_name(class_name, root)
-    return ImageDataset(spec, root, found, _splits(spec, found, split_file))
+    return found
+
+
+def recognise_dataset(root: Path) -> str:
+    """Return the published data set that has the class names under ``root``; empty if none has.
+
+    Raises
+    ------
+    DataError
+        If there are no images.
+    """
+    layouts = dict.fromkeys(layout for spec in _ALL for layout in spec.layouts)
+    names = {record.class_name for record in _find(root, layouts, "a data set").records}
+    shared = {name: len(names & published_split(name).keys()) for name in _LISTED}
+    best = max(_LISTED, key=shared.__getitem__)
+    if shared[best]:
+        return best
+    return "cub" if any(_NUMBERED.match(name) for name in names) else ""
 
 
 def _splits(spec: DatasetSpec, found: FoundImages, split_file: Path | None) -> Mapping[str, str]:

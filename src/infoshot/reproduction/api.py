@@ -20,10 +20,17 @@ from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import ResultRow
 from infoshot.features import default_features_path
 from infoshot.reproduction.coverage import Coverage, cover
+from infoshot.reproduction.family_findings import check_families
 from infoshot.reproduction.findings import Finding, check_findings
 from infoshot.reproduction.measurements import add_convergence, add_run_times, run_cells
 from infoshot.reproduction.network_groups import Results
-from infoshot.reproduction.paper import BACKBONES, DATASETS, EXPERIMENTS, PAPER_METHODS
+from infoshot.reproduction.paper import (
+    BACKBONES,
+    DATASETS,
+    EXPERIMENTS,
+    PAPER_METHODS,
+    published_rows,
+)
 from infoshot.reproduction.report_cells import (
     Loaded,
     Plan,
@@ -38,6 +45,9 @@ from infoshot.reproduction.report_cells import (
 )
 from infoshot.reproduction.report_files import Report
 from infoshot.reproduction.report_store import Store
+from infoshot.reproduction.reported_runs import plan_systems
+from infoshot.reproduction.system_scores import Trials
+from infoshot.reproduction.system_trials import SystemLike, find_trials, open_systems
 from infoshot.reproduction.whole_network import Network, open_network
 from infoshot.solvers import Method, Solver
 
@@ -96,6 +106,7 @@ def reproduce(
     gradient_tasks: int | None = None,
     checkpoint: PathLike | Sequence[PathLike] | None = None,
     root: PathLike | Sequence[PathLike] | None = None,
+    systems: SystemLike | Sequence[SystemLike] | None = None,
     base_root: PathLike | None = None,
     base_dataset: str | None = None,
     network_tasks: int = 300,
@@ -141,7 +152,15 @@ def reproduce(
         One or several networks (the folder of a checkpoint or of a training run, or a PyTorch file
         of weights), and images for each. With them the rows over the whole network run too, each
         network on the features that record its weights and images. If ``features`` is not given,
-        features and the mean of the base classes are extracted from these images.
+        features and the mean of the base classes are extracted from these images. More folders of
+        images than networks may be given for ``systems``.
+    systems
+        Systems that train their own network: folders of training runs, or ``TrainedSystem``
+        objects. Each is evaluated on the test images under all of ``root`` that are of the data set
+        it was trained on, or of CUB for mini-ImageNet, which is the domain shift. One folder of
+        images serves all systems. A run serves all numbers of shots; of runs of one system with
+        different numbers of training shots, each serves those it was trained for. Stored results
+        are shown without systems and images.
     base_root
         The images that the network was trained on, if they are not under ``root``; for a single
         network.
@@ -149,8 +168,10 @@ def reproduce(
         The data set that the network was trained on; default: what the checkpoint records. For a
         single network.
     network_tasks
-        Tasks per number over the whole network; each takes about a minute on a CPU. They are stored
-        every hundred tasks. A stored number of fewer tasks is continued, one of more is kept, so
+        Tasks per number over the whole network, which take about a minute each on a CPU, and of
+        systems that read images. Systems that read feature maps run as many, but at least 1,000 if
+        ``tasks`` allows it; those that read vectors run ``tasks``. They are stored every hundred
+        tasks. A stored number of fewer tasks is continued, one of more is kept, so
         calls into the same folder may have different networks and numbers of tasks.
     seed
         Task i depends on the seed and on i only.
@@ -196,8 +217,13 @@ def reproduce(
     )
     paths = [Path(path) for path in _as_list(features)]
     names = (_as_list(dataset), _as_list(backbone))
+    named, roots = open_systems(_as_list(systems)), [Path(path) for path in _as_list(root)]
     pairs = _network_pairs(
-        _as_list(checkpoint), _as_list(root), base_root=base_root, base_dataset=base_dataset
+        _as_list(checkpoint),
+        roots,
+        has_systems=bool(named),
+        base_root=base_root,
+        base_dataset=base_dataset,
     )
     _check_names(len(paths) or len(pairs) or 1, *names)
     if not paths and not pairs:
@@ -210,6 +236,7 @@ def reproduce(
     check_networks(given, networks)
     planned = plan_cells(plan, given, networks)
     folder = Path(out)
+    trials = find_trials(plan, named, roots, folder)
     make_folder(folder)
     check_outputs(paths, [folder / "results.json"])
     with open_progress(progress) as bar, sole_writer(folder):
@@ -217,21 +244,23 @@ def reproduce(
             extracted = [network.extract(folder, bar) for network in networks]
             given = read_sources(extracted, (), names[1])
             planned = plan_cells(plan, given, networks)
-        return _compute(plan, planned, given, networks, folder, bar)
+        store = Store(folder, [source for source, _ in given], [trial.run for trial in trials])
+        store.read()
+        at_hand = Trials(trials, folder / "cache")
+        planned += plan_systems(plan, store.systems, at_hand)
+        run_cells(planned, given, store, networks=networks, trials=at_hand, progress=bar)
+        return _finish(plan, planned, given, networks, store, bar)
 
 
-def _compute(
+def _finish(
     plan: Plan,
     planned: Sequence[PlannedCell],
     features: Sequence[Loaded],
     networks: Sequence[Network],
-    folder: Path,
+    store: Store,
     bar: Progress,
 ) -> Reproduction:
-    """Compute what the folder does not have yet, and write the report."""
-    store = Store(folder, [source for source, _ in features])
-    store.read()
-    run_cells(planned, features, store, networks=networks, progress=bar)
+    """Measure run times and curves that the store does not have yet, and write the report."""
     first_table = features[0][1]
     network = network_of(first_table, networks)
     if "table5" in plan.experiments:
@@ -240,12 +269,13 @@ def _compute(
         add_convergence(plan, store, first_table, network, bar)
     results = Results(planned, store)
     times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
-    findings = check_findings(results, times)
+    families = check_families(results) if results.systems else ()
+    findings = (*check_findings(results, times), *families)
     coverage = cover(results, plan.experiments)
     Report(plan, store, results, findings, coverage).write()
     keys = dict.fromkeys(item.key for item in planned if item.key in store.rows)
     return Reproduction(
-        folder,
+        store.folder,
         rows=tuple(store.rows[key] for key in keys),
         accuracies=tuple(store.accuracies[key] for key in keys),
         findings=findings,
@@ -271,7 +301,8 @@ def _experiments(names: Sequence[str]) -> list[str]:
 def _extra_methods(specs: Sequence[MethodLike]) -> list[Method]:
     """Resolve methods that are added to the tables; each needs a name of its own there."""
     methods = resolve_variants(specs) if specs else []
-    names = [*PAPER_METHODS, *(method.name for method in methods)]
+    printed = {row.method for row in published_rows()}
+    names = [*({*PAPER_METHODS} | printed), *(method.name for method in methods)]
     for name in names:
         if names.count(name) > 1:
             raise InvalidArgumentError(
@@ -309,12 +340,17 @@ def _check_different(sources: Sequence[Source]) -> None:
 
 
 def _network_pairs(
-    checkpoints: Sequence[PathLike], roots: Sequence[PathLike], **of_one: object
+    checkpoints: Sequence[PathLike],
+    roots: Sequence[Path],
+    *,
+    has_systems: bool = False,
+    **of_one: object,
 ) -> list[tuple[Path, Path]]:
     """Return every network with its images; arguments ``of_one`` need exactly one network."""
-    for name, value in {"root": roots or None, **of_one}.items():
+    for name, value in {"root": None if has_systems else roots or None, **of_one}.items():
         if value is not None and not checkpoints:
-            raise InvalidArgumentError(f"{name} must be given together with checkpoint=DIR.")
+            needed = "checkpoint=DIR or systems=DIR" if name == "root" else "checkpoint=DIR"
+            raise InvalidArgumentError(f"{name} must be given together with {needed}.")
     for name, value in of_one.items():
         if value is not None and len(checkpoints) > 1:
             raise InvalidArgumentError(
@@ -322,11 +358,11 @@ def _network_pairs(
             )
     if checkpoints and not roots:
         raise InvalidArgumentError("checkpoint must be given together with root=DIR.")
-    if len(checkpoints) != len(roots):
+    if len(checkpoints) > len(roots) or (len(checkpoints) < len(roots) and not has_systems):
         raise InvalidArgumentError(
             f"checkpoint and root must be given in pairs; got {len(checkpoints)} and {len(roots)}."
         )
-    return [(Path(checkpoints[i]), Path(roots[i])) for i in range(len(roots))]
+    return [(Path(path), root) for path, root in zip(checkpoints, roots, strict=False)]
 
 
 def _open_networks(

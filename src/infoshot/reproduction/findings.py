@@ -18,15 +18,18 @@ from infoshot.reproduction.paper import (
     ENT_MIN,
     FULL_LOSS,
     NOT_LINEARISED,
+    PROBES,
     SHIFTED,
     TIM,
     WHOLE_NETWORK,
     Setting,
+    probed_system,
     published_rows,
     published_value,
 )
 from infoshot.reproduction.verdicts import FAILS, HOLDS, NOT_RUN, Claim, judge
 
+SYSTEMS = "systems"  # in the place of a table: findings about systems with their own training
 _LEAST_GAIN = 2  # points over the best other method, of "between 2% and 5%"
 _COLLAPSE = 10  # points that are lost without the marginal entropy
 _ENT_MIN_TIME = "Ent-min {phi+W}"
@@ -79,7 +82,7 @@ class Finding:
     published
         The differences or ratios in the paper, where it has them for this data set and backbone.
     table
-        The table with the numbers of the statement.
+        The table with the numbers of the statement, or ``systems``.
     """
 
     statement: str
@@ -193,8 +196,11 @@ def _more_classes() -> Iterator[Statement]:
 def _above(
     method: str, others: Sequence[str], *, ways: int = 5, shots: Sequence[int], margin: float = 0
 ) -> tuple[Claim, ...]:
+    """Claim that a method is above others; systems with their own training run as probes."""
     return tuple(
-        Claim((method, "", "", ways, n_shot), (other, "", "", ways, n_shot), margin)
+        Claim(
+            (method, "", "", ways, n_shot), (PROBES.get(other, other), "", "", ways, n_shot), margin
+        )
         for n_shot in shots
         for other in others
     )
@@ -279,7 +285,8 @@ def _published_differences(statement: Statement, group: Group) -> str:
 
 def _published(setting: Setting, group: Group) -> float | None:
     name, parameters, loss, ways, shots = setting
-    alternatives = [setting]
+    name = probed_system(name)
+    alternatives: list[Setting] = [(name, parameters, loss, ways, shots)]
     if (parameters, loss) == ("W", FULL_LOSS):
         alternatives.append((name, "", "", ways, shots))
     for table in ACCURACY_TABLES:

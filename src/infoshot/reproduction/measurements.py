@@ -8,7 +8,8 @@ use one core. The median of several repetitions counts.
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,8 +23,11 @@ from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.ent_min import EntMin
 from infoshot.reproduction.finetune import FineTuning
 from infoshot.reproduction.paper import ENT_MIN, EXPERIMENTS, WHOLE_NETWORK
+from infoshot.reproduction.paper_systems import SystemForm
 from infoshot.reproduction.report_cells import Loaded, Plan, PlannedCell, network_of
 from infoshot.reproduction.report_store import Store
+from infoshot.reproduction.score_parts import Scores
+from infoshot.reproduction.system_scores import NO_TRIALS, Trials
 from infoshot.reproduction.whole_network import Network
 from infoshot.solvers import METHODS, solve
 from infoshot.tasks import TaskSpec, sample_tasks
@@ -45,11 +49,13 @@ def run_cells(
     store: Store,
     *,
     networks: Sequence[Network] = (),
+    trials: Trials = NO_TRIALS,
     progress: Progress = SILENT,
 ) -> None:
     """Run the cells that are not in the store; each result is stored as soon as it is computed.
 
-    A cell over the whole network that is stored with fewer tasks than planned is continued.
+    A cell over the whole network, or of a trained system, that is stored with fewer tasks than
+    planned is continued.
     """
     tables = {source.digest: table for source, table in features}
     missing: dict[str, PlannedCell] = {}  # tables share some cells
@@ -57,21 +63,27 @@ def run_cells(
         if not item.not_run and not _is_stored(item, store):
             missing.setdefault(item.key, item)
     for number, item in enumerate(missing.values(), start=1):
+        digest, is_system = item.source.digest, isinstance(item.cell.run, SystemForm)
+        if is_system:
+            trials.prepare(digest, progress)
         name = f"{_describe(item)} ({number} of {len(missing)})"
         progress.start(name, item.protocol.n_tasks, "tasks")
-        table = tables[item.source.digest]
-        if item.cell.over_network:
-            _run_network_cell(item, network_of(table, networks), store, progress)
-            continue
-        row, accuracies = score_cell(
-            table,
-            item.cell.method(),
-            item.protocol,
-            features_name=item.source.name,
-            features_digest=item.source.digest,
-            on_progress=progress.advance,
-        )
-        store.add(item.key, row, accuracies)
+        if is_system:
+            _run_in_parts(item, partial(trials.score, digest), store, progress)
+        elif item.cell.over_network:
+            network = network_of(tables[digest], networks)
+            assert network is not None
+            _run_in_parts(item, network.score, store, progress)
+        else:
+            row, accuracies = score_cell(
+                tables[digest],
+                item.cell.method(),
+                item.protocol,
+                features_name=item.source.name,
+                features_digest=digest,
+                on_progress=progress.advance,
+            )
+            store.add(item.key, row, accuracies)
 
 
 def _is_stored(item: PlannedCell, store: Store) -> bool:
@@ -79,14 +91,13 @@ def _is_stored(item: PlannedCell, store: Store) -> bool:
     return row is not None and row.tasks >= item.protocol.n_tasks
 
 
-def _run_network_cell(
-    item: PlannedCell, network: Network | None, store: Store, progress: Progress
+def _run_in_parts(
+    item: PlannedCell, score: Callable[..., Iterator[Scores]], store: Store, progress: Progress
 ) -> None:
-    """Run a cell over the whole network; every hundred tasks the result so far is stored."""
-    assert network is not None
+    """Run a cell that takes long; after every part the result so far is stored."""
     row = store.rows.get(item.key)
     earlier = None if row is None else (row, store.accuracies[item.key])
-    for scores in network.score(item.cell, item.protocol, earlier=earlier, progress=progress):
+    for scores in score(item.cell, item.protocol, earlier=earlier, progress=progress):
         store.add(item.key, *scores)
 
 

@@ -1,7 +1,8 @@
-"""Results by data set and backbone.
+"""Results by data set, backbone and training.
 
-Feature files of the same data set and backbone belong to networks that differ in the seed of their
-base training. They form a :class:`Group`, whose number is the mean over its networks.
+Feature files of the same data set, backbone and recipe of base training belong to networks that
+differ in the seed of their training. They form a :class:`Group`, whose number is the mean over its
+networks. So do the runs of a trained system.
 """
 
 import math
@@ -15,24 +16,27 @@ from torch import Tensor
 from infoshot.benchmark import with_interval
 from infoshot.metrics import mean_interval
 from infoshot.reproduction.paper import BACKBONES, DATASETS, FULL_LOSS, OWN_IMAGES, TIM, Setting
+from infoshot.reproduction.paper_systems import PLAIN, has_own_training
 from infoshot.reproduction.report_cells import PlannedCell, Source
 from infoshot.reproduction.report_store import Store
 
 
 @dataclass(frozen=True)
 class Group:
-    """Feature files of one data set and backbone, one per network."""
+    """Feature files, or runs of a system, of one data set, backbone and recipe of training."""
 
     dataset: str
     backbone: str
     sources: tuple[Source, ...]
+    recipe: str = PLAIN
 
     @property
     def title(self) -> str:
-        """Data set and backbone as text; the file names where one of them is unknown."""
+        """Data set, backbone and recipe as text; the file names where one is unknown."""
         dataset = DATASETS.get(self.dataset, self.dataset)
         backbone = BACKBONES.get(self.backbone, self.backbone)
         names = [dataset, backbone] if dataset and backbone else [dataset or backbone]
+        names.append(self.recipe)
         if not (dataset and backbone) or self.dataset == OWN_IMAGES:
             names.append(self.files)
         return ", ".join(filter(None, names))
@@ -50,7 +54,7 @@ class Group:
 
 
 def group_sources(sources: Iterable[Source]) -> tuple[Group, ...]:
-    """Group feature files of the same data set and backbone, in the order of their first file.
+    """Group sources of the same data set, backbone and recipe, in the order of their first one.
 
     A file of own images, or without a data set or a backbone, is a group of its own: nothing says
     that it can be compared with another one.
@@ -58,10 +62,11 @@ def group_sources(sources: Iterable[Source]) -> tuple[Group, ...]:
     members: dict[tuple[str, ...], list[Source]] = {}
     for source in sources:
         comparable = source.dataset and source.backbone and source.dataset != OWN_IMAGES
-        key = (source.dataset, source.backbone) if comparable else (source.digest,)
-        members.setdefault(key, []).append(source)
+        what = (source.dataset, source.backbone, source.recipe)
+        members.setdefault(what if comparable else (source.digest,), []).append(source)
     return tuple(
-        Group(found[0].dataset, found[0].backbone, tuple(found)) for found in members.values()
+        Group(found[0].dataset, found[0].backbone, tuple(found), found[0].recipe)
+        for found in members.values()
     )
 
 
@@ -136,10 +141,19 @@ class Results:
         All cells of the report.
     store
         What was computed.
+
+    Attributes
+    ----------
+    groups
+        Networks that all methods share.
+    systems
+        Networks of systems with their own training, which only fill the rows of these systems.
     """
 
     def __init__(self, planned: Sequence[PlannedCell], store: Store) -> None:
-        self.groups = group_sources(store.sources)
+        groups = group_sources([*store.sources, *(run.source for run in store.systems)])
+        self.groups = tuple(g for g in groups if not has_own_training(g.recipe))
+        self.systems = tuple(g for g in groups if has_own_training(g.recipe))
         self.planned = planned
         self._store = store
         self._cells: dict[tuple[str, Setting], PlannedCell] = {
@@ -170,6 +184,12 @@ class Results:
             return number
         row = self._store.rows[keys[0]]
         return Measured(row.mean, row.ci95, (row.mean,), row.tasks)
+
+    def training_shots(self, group: Group) -> list[int]:
+        """Return the numbers of shots that the runs of a trained system were trained with."""
+        digests = {source.digest for source in group.sources}
+        runs = (run for run in self._store.systems if run.source.digest in digests)
+        return sorted({run.shots for run in runs if run.shots})
 
     def accuracies(self, group: Group) -> list[dict[Setting, Tensor]]:
         """Return the accuracies of all tasks for each network, by setting.

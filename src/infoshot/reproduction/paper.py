@@ -14,6 +14,11 @@ from importlib import resources
 from typing import Any
 
 from infoshot.core import checks
+from infoshot.reproduction.paper_systems import (
+    SystemForm,
+    printed_names,
+    systems_of_recipe,
+)
 from infoshot.solvers import METHODS, Method
 
 EXPERIMENTS = {
@@ -68,14 +73,19 @@ _TABLE1 = {
     "TIM-GD": "tim-gd",
     "tim-auto (ours)": "tim-auto",
 }
-_TABLE2 = ("SimpleShot", "Baseline", "LaplacianShot", "TIM-ADM", "TIM-GD")
-_TABLE3 = ("SimpleShot", "Baseline", "Baseline++", "TIM-ADM", "TIM-GD")
-PAPER_METHODS = {**_TABLE1, "Baseline": "baseline", "Baseline++": "baseline++"}
-RUN_AS = {
-    "Baseline": "linear probe (Adam)",
-    "Baseline++": "cosine probe (Adam)",
+PROBES = {
+    "Baseline": "Baseline: linear probe (Adam)",
+    "Baseline++": "Baseline++: cosine probe (Adam)",
 }
-"""What runs here in place of systems that train the network in their own way."""
+"""Rows of classifiers on the shared network, in the place of systems with their own training."""
+_TABLE2 = ("SimpleShot", PROBES["Baseline"], "LaplacianShot", "TIM-ADM", "TIM-GD")
+_TABLE3 = ("SimpleShot", *PROBES.values(), "TIM-ADM", "TIM-GD")
+PAPER_METHODS = {**_TABLE1, **{PROBES[name]: name.lower() for name in PROBES}}
+
+
+def probed_system(name: str) -> str:
+    """Return the name of the system in whose place a probe runs; other names are unchanged."""
+    return next((printed for printed, probe in PROBES.items() if probe == name), name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +169,28 @@ def published_value(table: str, setting: Setting, dataset: str, backbone: str) -
     return _by_setting().get((table, setting, dataset, backbone))
 
 
+def printed_backbone(table: str, method: str, backbone: str) -> str:
+    """Return the backbone of the row in which a table shows a number of another backbone.
+
+    It is the backbone itself if the table has it for this method, else one of the same family, else
+    the first one. Empty if the table does not have the method.
+
+    Examples
+    --------
+    >>> [printed_backbone("table1", "MatchNet", name) for name in ("wrn28-10", "resnet12")]
+    ['wrn28-10', 'resnet18']
+    """
+    rows = [row for row in published_rows(table) if row.method == method]
+    printed = list(dict.fromkeys(row.backbone for row in rows))
+    alike = [name for name in printed if backbone_family(name) == backbone_family(backbone)]
+    return next(iter([backbone] * (backbone in printed) + alike + printed), "")
+
+
+def backbone_family(backbone: str) -> str:
+    """Return the kind of a network: all ResNets are of one, as in the paper's Table 1."""
+    return "ResNets" if backbone.startswith("resnet") else BACKBONES.get(backbone, backbone)
+
+
 @cache
 def _by_setting() -> dict[tuple[str, Setting, str, str], float]:
     return {(row.table, row.setting, row.dataset, row.backbone): row.value for row in _all_rows()}
@@ -180,12 +212,13 @@ class Cell:
     """One number of one table.
 
     ``name`` is the name in the table: the paper's, or that of a method which the paper does not
-    have. ``run`` is the method that computes the number, with ``settings`` changed.
+    have. ``run`` is the method that computes the number, with ``settings`` changed, or the form of
+    a system that was trained.
     """
 
     experiment: str
     name: str
-    run: Method
+    run: Method | SystemForm
     settings: Mapping[str, Any] = field(default_factory=dict)
     parameters: str = ""
     loss: str = ""
@@ -211,11 +244,17 @@ class Cell:
 
     def method(self) -> Method:
         """Return the method over the class weights, with the settings of the cell."""
+        assert isinstance(self.run, Method)
         return self.run.with_settings(self.settings) if self.settings else self.run
 
     def published(self, dataset: str, backbone: str) -> float | None:
-        """Return what the paper reports for this data set and backbone, if it does."""
-        return published_value(self.experiment, self.setting, dataset, backbone)
+        """Return what the paper reports for this data set and backbone, if it does.
+
+        For a probe it is the number of the system in whose place it runs.
+        """
+        _, *rest = self.setting
+        setting: Any = (probed_system(self.name), *rest)
+        return published_value(self.experiment, setting, dataset, backbone)
 
 
 def cells(experiment: str, methods: Sequence[Method] = ()) -> list[Cell]:
@@ -228,15 +267,57 @@ def cells(experiment: str, methods: Sequence[Method] = ()) -> list[Cell]:
     compared = {"table1": tuple(_TABLE1), "table2": _TABLE2, "table3": _TABLE3}.get(experiment)
     if compared is None:
         return []
-    rows = {name: METHODS[PAPER_METHODS[name]] for name in compared}
+    rows: dict[str, Method | SystemForm] = {name: METHODS[PAPER_METHODS[name]] for name in compared}
+    rows |= {method.name: method for method in methods}
     over_network = _entropy_minimisation() if experiment == "table1" else ()
-    over_weights = [
-        Cell(experiment=experiment, name=name, run=method, ways=ways, shots=shots)
-        for name, method in (*rows.items(), *((method.name, method) for method in methods))
+    return [*_rows(experiment, rows), *over_network]
+
+
+def recipe_cells(experiment: str, recipe: str, methods: Sequence[Method] = ()) -> list[Cell]:
+    """Return the cells that features of a recipe of base training fill, in one of Tables 1 to 3.
+
+    These are the rows of systems with this recipe, where the table prints them, and those of added
+    methods.
+    """
+    rows: dict[str, Method | SystemForm] = {
+        name: METHODS[system.method]
+        for system in systems_of_recipe(recipe)
+        for name in system.printed
+        if name in _printed_names(experiment)
+    }
+    rows |= {method.name: method for method in methods}
+    return _rows(experiment, rows)
+
+
+def system_cells(experiment: str, forms: Sequence[SystemForm]) -> list[Cell]:
+    """Return the cells of a trained system in one of Tables 1 to 3.
+
+    Table 3 has the systems that the paper prints there only.
+    """
+    rows: dict[str, Method | SystemForm] = {}
+    for form in forms:
+        names = [*printed_names(form.name), form.title or form.name]
+        printed = [name for name in names if name in _printed_names(experiment)]
+        if printed or experiment != "table3":
+            rows[(printed or names)[0]] = form
+    return _rows(experiment, rows)
+
+
+@cache
+def _printed_names(experiment: str) -> frozenset[str]:
+    return frozenset(row.method for row in _all_rows() if row.table == experiment)
+
+
+def _rows(experiment: str, rows: Mapping[str, Method | SystemForm]) -> list[Cell]:
+    """Return a cell for each row and each kind of task of Table 1, 2 or 3."""
+    if experiment not in ("table1", "table2", "table3"):
+        return []
+    return [
+        Cell(experiment=experiment, name=name, run=run, ways=ways, shots=shots)
+        for name, run in rows.items()
         for ways in ((10, 20) if experiment == "table3" else (5,))
         for shots in ((5,) if experiment == "table2" else (1, 5))
     ]
-    return [*over_weights, *over_network]
 
 
 def _ablation() -> Iterator[Cell]:

@@ -3,27 +3,30 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infoshot.reproduction.coverage import OWN_TRAINING, Coverage
+from infoshot.benchmark.plots import Mark
+from infoshot.reproduction.coverage import OWN_TRAINING, Coverage, Filled, find_number
 from infoshot.reproduction.network_groups import Group, Measured, Results
 from infoshot.reproduction.paper import (
     BACKBONES,
     DATASETS,
     EXPERIMENTS,
-    RUN_AS,
     WHOLE_NETWORK,
     Published,
     Setting,
+    backbone_family,
     published_rows,
     published_value,
 )
+from infoshot.reproduction.paper_systems import PLAIN, has_own_training
 
 _SHORT = {OWN_TRAINING: "own training"}
 NOTE = (
     "Accuracy in percent. Measured here: the mean over networks ± the 95% interval over tasks; s "
     "is the sample standard deviation over networks, range the difference of two. Paper: as "
     "printed. "
-    "No data: no features of this data set. Own training: the method trains its own network. "
-    "Bold: the best of a column among networks of one kind."
+    "A number of another backbone, or of a variant of the system, says so. "
+    "No data: neither features nor a system of this data set. Own training: the system trains its "
+    "own network and was not given. Bold: the best of a column among networks of one kind."
 )
 
 
@@ -43,13 +46,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """A method, the parameters and the loss it optimises where a table says so, and a backbone."""
+    """A method, the parameters and the loss it optimises where a table says so, and a network.
+
+    ``recipe`` is that of networks with another base training, on which all methods run.
+    """
 
     name: str
     parameters: str
     loss: str
     backbone: str
     transductive: bool = field(compare=False)
+    recipe: str = PLAIN
 
     def setting(self, column: Column) -> Setting:
         """Return the setting of the number in a column."""
@@ -58,21 +65,29 @@ class Line:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a table: measured, published, or missing for a reason."""
+    """A number of a table: measured, published, or missing for a reason.
+
+    ``backbone`` is that of a measured number, if it is not the one of the line, and ``variant``
+    says that it is not of the system itself.
+    """
 
     measured: Measured | None = None
     published: float | None = None
     missing: str = "-"
     n_networks: int = 0
+    backbone: str = ""
+    variant: bool = False
 
     @property
     def remark(self) -> str:
-        """What is shown with the mean: the spread, and how many networks have the number."""
+        """What is shown with the mean: what is different, the spread, how many networks have it."""
         if self.measured is None:
             return ""
         n = len(self.measured.networks)
         partial = f"{n} of {self.n_networks} networks" if n < self.n_networks else ""
-        return ", ".join(filter(None, (self.measured.spread_text, partial)))
+        variant = "variant" if self.variant else ""
+        parts = (self.backbone, variant, self.measured.spread_text, partial)
+        return ", ".join(filter(None, parts))
 
     @property
     def printed(self) -> str:
@@ -101,14 +116,35 @@ class PaperTable:
 
     def label(self, line: Line) -> str:
         """Return the first cell of a line: the loss in the ablation, else the method."""
-        return line.loss if self.experiment == "table4" else full_name(line.name)
+        return line.loss if self.experiment == "table4" else line.name
 
     @property
     def caption(self) -> str:
         """The title, with data sets and backbones of the measured numbers."""
         title = f"{EXPERIMENTS[self.experiment]} (Table {self.experiment[-1]} of the paper)"
-        measured = "; ".join(group.about for group in self.groups)
+        shared = [group.about for group in self.groups if not has_own_training(group.recipe)]
+        n_systems = len(self.groups) - len(shared)
+        if n_systems:
+            shared.append(
+                f"{n_systems} {'system' if n_systems == 1 else 'systems'} of own training"
+            )
+        measured = "; ".join(shared)
         return f"{title}. Measured here on {measured}" if measured else title
+
+    def marks(self, column: Column) -> Iterator[Mark]:
+        """Yield the measured numbers of a column for a figure, with the published ones."""
+        for line in (line for block in self.blocks for line in block.lines):
+            number = self.numbers[line, column]
+            if number.measured is not None:
+                backbone = number.backbone or BACKBONES.get(line.backbone, line.backbone)
+                variant = "variant" if number.variant else ""
+                yield Mark(
+                    ", ".join(filter(None, (line.name, backbone, line.recipe, variant))),
+                    line.transductive,
+                    number.measured.mean,
+                    number.measured.ci95,
+                    number.published,
+                )
 
     @property
     def best(self) -> frozenset[tuple[Line, Column, str]]:
@@ -125,7 +161,8 @@ class PaperTable:
     def _best_of(self, lines: Sequence[Line], column: Column) -> Iterator[tuple[Line, Column, str]]:
         """Yield the best numbers of some lines in a column, with those that print the same."""
         numbers = {line: self.numbers[line, column] for line in lines}
-        means = {line: n.measured.mean for line, n in numbers.items() if n.measured}
+        ours = {line: n for line, n in numbers.items() if not n.backbone}
+        means = {line: n.measured.mean for line, n in ours.items() if n.measured}
         printed = {line: n.published for line, n in numbers.items() if n.published is not None}
         for where, values in (("here", means), ("paper", printed)):
             shown = {line: f"{value:6.2f}" for line, value in values.items()}
@@ -139,36 +176,39 @@ def as_printed(value: float) -> str:
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
 
-def full_name(name: str) -> str:
-    """Return the paper's name of a method, with what runs here under this name."""
-    return f"{name}: {RUN_AS[name]}" if name in RUN_AS else name
-
-
 def paper_table(experiment: str, results: Results, coverage: Coverage) -> PaperTable:
     """Arrange measured and published numbers as in the paper.
 
     Methods and backbones that the paper does not have follow those of their block. Data sets that
-    the paper does not have in this table are left out.
+    the paper does not have in this table are left out. Systems with their own training are shown in
+    the line of the paper, whatever their backbone is.
     """
     rows = published_rows(experiment)
     columns = tuple(sorted({_column(row) for row in rows}, key=_order))
     datasets = {column.dataset for column in columns}
-    groups = tuple(group for group in results.groups if group.dataset in datasets)
+    groups = tuple(
+        group for group in (*results.groups, *results.systems) if group.dataset in datasets
+    )
     missing = {
         (entry.published.setting, entry.published.dataset, entry.published.backbone): entry.status
         for entry in coverage.entries
         if entry.published.table == experiment
     }
-    lines = dict.fromkeys([*map(_line, rows), *_own_lines(experiment, results, groups)])
+    published = dict.fromkeys(map(_line, rows))
+    own = dict.fromkeys(_own_lines(experiment, results, groups))
     numbers = {
-        (line, column): _number(experiment, line, column, results, groups, missing)
-        for line in lines
+        (line, column): _own_number(line, column, results, groups)
+        for line in own
         for column in columns
     }
-    published = set(map(_line, rows))
+    numbers |= {
+        (line, column): _number(experiment, line, column, results, missing)
+        for line in published
+        for column in columns
+    }
     shown = [
         line
-        for line in lines
+        for line in {**published, **own}
         if line in published or any(numbers[line, column].measured for column in columns)
     ]
     return PaperTable(experiment, columns, _blocks(experiment, shown), numbers, groups)
@@ -188,13 +228,42 @@ def _line(row: Published) -> Line:
 
 
 def _own_lines(experiment: str, results: Results, groups: tuple[Group, ...]) -> Iterator[Line]:
-    """Yield the lines of all cells that run here, in the order of the paper's methods."""
-    backbones = {source.digest: group.backbone for group in groups for source in group.sources}
+    """Yield the lines of all cells that run here, in the order of the paper's methods.
+
+    Systems with their own training have the line of the paper, if it prints them.
+    """
+    by_digest = {source.digest: group for group in groups for source in group.sources}
+    printed = {row.method for row in published_rows(experiment)}
     for item in results.planned:
-        cell = item.cell
-        if cell.experiment == experiment and item.source.digest in backbones:
-            backbone = backbones[item.source.digest]
-            yield Line(cell.name, cell.parameters, cell.loss, backbone, cell.run.transductive)
+        cell, group = item.cell, by_digest.get(item.source.digest)
+        if cell.experiment != experiment or group is None:
+            continue
+        has_line = has_own_training(group.recipe)
+        if not (has_line and cell.name in printed):
+            yield Line(
+                cell.name,
+                cell.parameters,
+                cell.loss,
+                group.backbone,
+                cell.run.transductive,
+                PLAIN if has_line else group.recipe,
+            )
+
+
+def _own_number(line: Line, column: Column, results: Results, groups: tuple[Group, ...]) -> Number:
+    """Return what a line has in a column, if the paper does not print this line."""
+    setting = line.setting(column)
+    for group in groups:
+        recipe = PLAIN if has_own_training(group.recipe) else group.recipe
+        same = (group.dataset, group.backbone, recipe) == (
+            column.dataset,
+            line.backbone,
+            line.recipe,
+        )
+        measured = results.measured(group, setting) if same else None
+        if measured:
+            return Number(measured, None, "", len(results.find(group, setting)))
+    return Number()
 
 
 def _number(
@@ -202,19 +271,40 @@ def _number(
     line: Line,
     column: Column,
     results: Results,
-    groups: tuple[Group, ...],
     missing: Mapping[tuple[Setting, str, str], str],
 ) -> Number:
+    """Return what a line of the paper has in a column."""
     setting = line.setting(column)
     where = (column.dataset, line.backbone)
     published = published_value(experiment, setting, *where)
     status = missing.get((setting, *where), "-")
-    for group in groups:
-        if (group.dataset, group.backbone) == where:
-            measured = results.measured(group, setting)
-            if measured:
-                return Number(measured, published, "", len(group.sources))
-    return Number(None, published, _SHORT.get(status, status))
+    filled = find_number(experiment, setting, *where, results)
+    if filled is None:
+        return Number(None, published, _SHORT.get(status, status))
+    if _has_own_line(filled, setting):
+        return Number(None, published, "-" if published is None else _pointer(filled, setting))
+    measured = results.measured(filled.group, filled.setting)
+    n_networks = len(results.find(filled.group, filled.setting))
+    backbone = BACKBONES.get(filled.backbone, filled.backbone)
+    return Number(measured, published, "", n_networks, backbone, bool(filled.variant))
+
+
+def _has_own_line(filled: Filled, setting: Setting) -> bool:
+    """Whether a number that could fill a line of the paper is in a line of its own."""
+    group = filled.group
+    if has_own_training(group.recipe):
+        return False
+    return bool(filled.backbone) or filled.setting != setting or group.recipe != PLAIN
+
+
+def _pointer(filled: Filled, setting: Setting) -> str:
+    """Return where a number is that has its own line."""
+    if filled.setting != setting:
+        return "see the probe"
+    backbone = filled.group.backbone
+    return (
+        f"see {BACKBONES.get(backbone, backbone)}" if filled.backbone else f"see {filled.variant}"
+    )
 
 
 def _blocks(experiment: str, lines: Sequence[Line]) -> tuple[Block, ...]:
@@ -232,7 +322,7 @@ def _heading(experiment: str, line: Line) -> tuple[str, str]:
     backbone = BACKBONES.get(line.backbone, line.backbone)
     if experiment == "table1":
         kind = "Transductive" if line.transductive else "Inductive"
-        family = "ResNets" if line.backbone.startswith("resnet") else backbone
+        family = backbone_family(line.backbone)
         return f"{kind}, {family}", family
     if experiment == "table4":
         over = "{phi, W}" if line.parameters == WHOLE_NETWORK else f"{{{line.parameters}}}"

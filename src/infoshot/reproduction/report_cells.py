@@ -21,7 +21,15 @@ from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable
 from infoshot.features import digest, read_features
 from infoshot.reproduction.adaptation import Adaptation
-from infoshot.reproduction.paper import QUERIES, SHIFTED, Cell, cells, comparable_dataset
+from infoshot.reproduction.paper import (
+    QUERIES,
+    SHIFTED,
+    Cell,
+    cells,
+    comparable_dataset,
+    recipe_cells,
+)
+from infoshot.reproduction.paper_systems import PLAIN, SystemForm, has_own_training
 from infoshot.reproduction.whole_network import (
     NO_BASE_MEAN,
     Network,
@@ -32,18 +40,37 @@ from infoshot.solvers import Method, Solver
 from infoshot.tasks import TaskSpec
 
 NEEDS_IMAGES = "needs images (checkpoint and root)"
+NEEDS_IMAGES_OF_SYSTEM = "needs the trained system and images (systems and root)"
 # Gradient methods take several hundred steps, or learn a classifier in fewer but slower ones.
-_GRADIENT, _MANY_STEPS = frozenset({"baseline", "baseline++"}), 500
+_GRADIENT = frozenset({"baseline", "baseline++", "baseline-sgd", "baseline++-sgd", "neg-cosine"})
+_MANY_STEPS = 500
+_MAP_TASKS = 1000  # at least, for systems that read feature maps
 
 
 @dataclass(frozen=True)
 class Source:
-    """A feature file; data set and backbone are empty where they are unknown."""
+    """What numbers come from: a feature file, or a trained system with images.
+
+    Attributes
+    ----------
+    name
+        The name of the file, or of the folder of the training run.
+    digest
+        Identifies its content.
+    dataset, backbone
+        Empty where they are unknown.
+    recipe
+        How the training of the network differs from plain base training.
+    images
+        The sha256 of the images; empty if unknown. Sources of the same images have the same tasks.
+    """
 
     name: str
     digest: str
     dataset: str
     backbone: str
+    recipe: str = PLAIN  # reports of earlier versions lack the fields from here on
+    images: str = ""
 
 
 Loaded = tuple[Source, FeatureTable]
@@ -58,18 +85,20 @@ def read_sources(
     file decides.
     """
     loaded = []
-    names = _short_names(paths)
+    names = short_names(paths)
     for number, path in enumerate(paths):
         table = read_features(path)
         about = table.provenance
         recorded = comparable_dataset(about.get("dataset", ""), about.get("trained_on", ""))
         dataset = datasets[number] if datasets else recorded
         backbone = backbones[number] if backbones else about.get("backbone", "")
-        loaded.append((Source(names[number], digest(path), dataset, backbone), table))
+        recipe, images = about.get("recipe", PLAIN), about.get("split_sha256", "")
+        source = Source(names[number], digest(path), dataset, backbone, recipe, images)
+        loaded.append((source, table))
     return loaded
 
 
-def _short_names(paths: Sequence[Path]) -> list[str]:
+def short_names(paths: Sequence[Path]) -> list[str]:
     """Return file names, with as many folders as distinguish them."""
     for n_parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
         names = [escape_name(str(Path(*path.parts[-n_parts:]))) for path in paths]
@@ -82,8 +111,10 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
 class Plan:
     """What to run, and how.
 
-    Gradient methods run ``n_gradient_tasks`` tasks, methods that fine-tune the network run
-    ``n_network_tasks``, all others run ``n_tasks``. ``methods`` are added to those of the paper.
+    Gradient methods run ``n_gradient_tasks`` tasks. Methods that fine-tune the network and systems
+    that read images run ``n_network_tasks``, systems that read feature maps run as many but at
+    least 1,000. All others run ``n_tasks``, and none runs more. ``methods`` are added to those of
+    the paper.
     """
 
     experiments: Sequence[str]
@@ -94,17 +125,30 @@ class Plan:
     seed: int = 0
     device: str = "cpu"
 
-    def cells(self, experiment: str) -> list[Cell]:
-        """Return the cells of an experiment, those of added methods included."""
+    def cells(self, experiment: str, source: Source | None = None) -> list[Cell]:
+        """Return the cells of an experiment, those of added methods included.
+
+        The features of a system with its own base training only fill the rows of the system.
+        """
+        if source is not None and has_own_training(source.recipe):
+            return recipe_cells(experiment, source.recipe, self.methods)
         return cells(experiment, self.methods)
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how a cell is evaluated."""
-        is_slow = cell.run.name in _GRADIENT or cell.run.solver.n_steps >= _MANY_STEPS
-        n_tasks = self.n_gradient_tasks if is_slow else self.n_tasks
-        n_tasks = self.n_network_tasks if cell.over_network else n_tasks
+        n_tasks = min(self._n_tasks(cell), self.n_tasks)
         spec = TaskSpec(n_way=cell.ways, n_shot=cell.shots, n_query=QUERIES, seed=self.seed)
-        return Protocol(spec=spec, n_tasks=min(n_tasks, self.n_tasks), device=self.device)
+        return Protocol(spec=spec, n_tasks=n_tasks, device=self.device)
+
+    def _n_tasks(self, cell: Cell) -> int:
+        run = cell.run
+        if isinstance(run, SystemForm):
+            n_maps = max(_MAP_TASKS, self.n_network_tasks)
+            return {"maps": n_maps, "images": self.n_network_tasks}.get(run.reads, self.n_tasks)
+        if cell.over_network:
+            return self.n_network_tasks
+        is_slow = run.name in _GRADIENT or run.solver.n_steps >= _MANY_STEPS
+        return self.n_gradient_tasks if is_slow else self.n_tasks
 
 
 @dataclass(frozen=True)
@@ -137,7 +181,7 @@ def plan_cells(
         for experiment in plan.experiments:
             if (experiment == "table2") != (source.dataset == SHIFTED):
                 continue
-            for cell in plan.cells(experiment):
+            for cell in plan.cells(experiment, source):
                 if cell.over_network:
                     planned.append(_plan_network_cell(plan, cell, source, table, network))
                 else:
@@ -252,6 +296,14 @@ def _network_key(protocol: Protocol, network: Sequence[str], setting: Adaptation
     """
     how = [type(setting).__name__, dataclasses.asdict(setting)]
     return _digest("whole network", list(network), how, _task(protocol))
+
+
+def system_key(protocol: Protocol, source: Source, form: str) -> str:
+    """Return the digest of everything the tasks of a trained system depend on.
+
+    As with cells over the whole network, more tasks continue a result, on any device.
+    """
+    return _digest("system", source.digest, form, _task(protocol))
 
 
 def _task(protocol: Protocol) -> list[Any]:

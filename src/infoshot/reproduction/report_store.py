@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -22,8 +22,9 @@ from infoshot.core.errors import DataError
 from infoshot.core.regular_file import read_regular
 from infoshot.core.types import ResultRow
 from infoshot.reproduction.report_cells import Source
+from infoshot.reproduction.reported_runs import SystemRun, merge_runs
 
-_FORMAT = "infoshot.reproduce/1"
+_FORMAT, _NAME = "infoshot.reproduce/1", "results.json"
 
 
 @dataclass
@@ -31,11 +32,13 @@ class Store:
     """The results in the folder of a report: ``results.json`` and ``accuracies.safetensors``.
 
     Both are rewritten after every cell, the accuracies first. A cell counts as computed if it is in
-    both. ``extra`` holds the measured run times and curves.
+    both. ``systems`` are the runs of trained systems that are given or stored, and ``extra`` holds
+    the measured run times and curves.
     """
 
     folder: Path
     sources: Sequence[Source]
+    systems: Sequence[SystemRun] = ()
     rows: dict[str, ResultRow] = field(default_factory=dict)
     accuracies: dict[str, Tensor] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
@@ -43,33 +46,25 @@ class Store:
     def read(self) -> None:
         """Read the results of an earlier run, whose feature files must be among the given ones.
 
+        Its trained systems need not be given.
+
         Raises
         ------
         DataError
             If the folder holds something else, or results of other features; nothing is
             overwritten.
         """
-        path = self.folder / "results.json"
-        if not path.exists():
+        stored = _read_document(self.folder)
+        if stored is None:
             return
-        try:
-            document = json.loads(read_regular(path))
-            sources = [Source(**entry) for entry in document["features"]]
-            keys = [entry.pop("key") for entry in document["rows"]]
-            rows = rows_from_json(json.dumps(document["rows"]))
-            extra, format_name = document["extra"], document["format"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise _not_a_report(path) from error
-        if format_name != _FORMAT:
-            raise _not_a_report(path)
-        self._check_sources(path, sources)
+        self._check_sources(stored.sources)
         self.accuracies = _read_accuracies(self.folder / "accuracies.safetensors")
-        self.rows = {
-            key: row for key, row in zip(keys, rows, strict=True) if key in self.accuracies
-        }
-        self.extra = extra
+        self.rows = {key: row for key, row in stored.rows.items() if key in self.accuracies}
+        self.systems = merge_runs(stored.systems, self.systems)
+        self.extra = stored.extra
 
-    def _check_sources(self, path: Path, stored: Sequence[Source]) -> None:
+    def _check_sources(self, stored: Sequence[Source]) -> None:
+        path = self.folder / _NAME
         given = {source.digest for source in self.sources}
         missing = [source.name for source in stored if source.digest not in given]
         if missing:
@@ -91,11 +86,46 @@ class Store:
         document = {
             "format": _FORMAT,
             "features": [dataclasses.asdict(source) for source in self.sources],
+            "systems": [dataclasses.asdict(run) for run in self.systems],
             "rows": [{"key": key, **entry} for key, entry in zip(self.rows, entries, strict=True)],
             "extra": self.extra,
         }
         text = json.dumps(document, indent=1, allow_nan=False)
-        write_atomically(self.folder / "results.json", text + "\n")
+        write_atomically(self.folder / _NAME, text + "\n")
+
+
+def stored_systems(folder: Path) -> Sequence[SystemRun]:
+    """Return the trained systems whose results a folder holds; none if it holds no report."""
+    stored = _read_document(folder)
+    return () if stored is None else stored.systems
+
+
+class _Document(NamedTuple):
+    """The content of ``results.json``."""
+
+    sources: list[Source]
+    systems: list[SystemRun]
+    rows: dict[str, ResultRow]
+    extra: dict[str, Any]
+
+
+def _read_document(folder: Path) -> _Document | None:
+    path = folder / _NAME
+    if not path.exists():
+        return None
+    try:
+        document = json.loads(read_regular(path))
+        sources = [Source(**entry) for entry in document["features"]]
+        # Reports of earlier versions have no systems.
+        systems = [SystemRun.from_json(entry) for entry in document.get("systems", [])]
+        keys = [entry.pop("key") for entry in document["rows"]]
+        rows = rows_from_json(json.dumps(document["rows"]))
+        extra, format_name = document["extra"], document["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _not_a_report(path) from error
+    if format_name != _FORMAT:
+        raise _not_a_report(path)
+    return _Document(sources, systems, dict(zip(keys, rows, strict=True)), extra)
 
 
 def _not_a_report(path: Path) -> DataError:

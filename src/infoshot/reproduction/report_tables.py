@@ -7,7 +7,8 @@ from typing import Any
 
 from infoshot.benchmark import with_interval
 from infoshot.report.page import Strong, Table
-from infoshot.reproduction.coverage import MEASURED, NO_DATA, NOT_RUN, OWN_TRAINING, Coverage
+from infoshot.reproduction.coverage import MEASURED, STATUSES, Coverage
+from infoshot.reproduction.family_findings import Comparison
 from infoshot.reproduction.findings import Finding
 from infoshot.reproduction.network_groups import Group, Measured, Results
 from infoshot.reproduction.paper import (
@@ -19,10 +20,11 @@ from infoshot.reproduction.paper import (
     TIM,
     Cell,
     Published,
+    printed_backbone,
     published_rows,
 )
-from infoshot.reproduction.paper_tables import as_printed, full_name
-from infoshot.reproduction.verdicts import FAILS, METHOD_NOTE
+from infoshot.reproduction.paper_tables import as_printed
+from infoshot.reproduction.verdicts import FAILS, FAMILY_NOTE, HOLDS, METHOD_NOTE, UNDECIDED
 
 _ONE_NETWORK_NOTE = (
     "Accuracy in percent with the 95% confidence interval over our tasks. The difference is our "
@@ -33,6 +35,15 @@ _NETWORKS_NOTE = (
     "Networks: their sample standard deviation (s), or the range of two. The interval alone "
     "understates the uncertainty, since another network gives other accuracies on the same tasks. "
     "The difference is our mean minus the published number for the same data set and backbone."
+)
+_SYSTEM_NOTE = (
+    "Accuracy in percent: the mean over the runs with the 95% interval over tasks, the same tasks "
+    "as in all other tables. Published: as printed in the paper, with the backbone if it is "
+    "another one."
+)
+_MARKS = (
+    "Positive differences agree with the statement; (no): the interval contradicts it; (?): it is "
+    "undecided. For several pairs of networks: the mean and the range."
 )
 _TIME_NOTE = (
     "Solving only: features and tasks are given and nothing is scored. Median of several runs "
@@ -114,7 +125,7 @@ def _by_label(experiment: str, group: Group, results: Results) -> dict[str, list
 
 
 def _label(cell: Cell) -> str:
-    parts = [full_name(cell.name)]
+    parts = [cell.name]
     if cell.parameters:
         parts.append(f"{{{cell.parameters}}}")
     if cell.ways != 5:
@@ -187,6 +198,39 @@ def finding_table(findings: Iterable[Finding], title: str, note: str = METHOD_NO
     return Table(header, rows, f"Findings of the paper on {title}", note)
 
 
+def family_table(findings: Sequence[Finding]) -> Table:
+    """Return the findings about systems with their own training."""
+    rows = [
+        [item.statement, item.group, _emphasise(item.verdict), item.numbers or "-"]
+        for item in findings
+    ]
+    header = ["order in the paper's Table 1", "data set", "here", "differences in points"]
+    return Table(header, rows, "The order of the families", FAMILY_NOTE)
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return the differences behind the findings about systems, a line for each system."""
+    relations = list(dict.fromkeys(one.relation for one in comparisons))
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for one in comparisons:
+        group = one.subject.group
+        line = (
+            one.subject.name,
+            DATASETS.get(group.dataset, group.dataset),
+            BACKBONES.get(group.backbone, group.backbone),
+            str(one.shots),
+        )
+        mark = {HOLDS: "", FAILS: " (no)", UNDECIDED: " (?)"}[one.verdict]
+        lines.setdefault(line, {})[one.relation] = one.difference.replace(" (", "\n(") + mark
+    header = ["system", "data set", "backbone", "shots"]
+    header += [relation.replace(" ", "\n", 1) for relation in relations]
+    rows = [
+        [*line, *(found.get(relation, "-") for relation in relations)]
+        for line, found in lines.items()
+    ]
+    return Table(header, rows, "Differences behind the order of the families, in points", _MARKS)
+
+
 def speed_table(findings: Iterable[Finding]) -> Table:
     """Return the findings about run times."""
     rows = [
@@ -231,15 +275,57 @@ def _emphasise(verdict: str) -> str:
     return Strong(verdict) if verdict == FAILS else verdict
 
 
+def system_table(results: Results) -> Table:
+    """Return the numbers of all systems with their own training, beside the published ones."""
+    header = ["system", "data set", "backbone", "training", "tasks"]
+    header += ["1-shot", "published", "5-shot", "published"]
+    rows = []
+    for group in results.systems:
+        digests = {source.digest for source in group.sources}
+        cells = [item.cell for item in results.planned if item.source.digest in digests]
+        for name, ways in dict.fromkeys((cell.name, cell.ways) for cell in cells):
+            of_row = [cell for cell in cells if (cell.name, cell.ways) == (name, ways)]
+            if any(results.measured(group, cell.setting) for cell in of_row):
+                rows.append(_system_line(of_row, group, results))
+    caption = "Systems with their own training, run here on test images"
+    return Table(header, rows, caption, _SYSTEM_NOTE)
+
+
+def _system_line(cells: Sequence[Cell], group: Group, results: Results) -> list[str]:
+    first, backbone = cells[0], BACKBONES.get(group.backbone, group.backbone)
+    shots = results.training_shots(group)
+    training = f"episodes, {' and '.join(map(str, shots))}-shot" if shots else group.recipe
+    tasks = set().union(*(results.n_tasks(group, cell.setting) for cell in cells))
+    name = first.name if first.ways == 5 else f"{first.name}, {first.ways}-way"
+    line = [name, DATASETS.get(group.dataset, group.dataset), backbone, training]
+    line.append(" / ".join(f"{n:,}" for n in sorted(tasks)))
+    by_shots = {cell.shots: cell for cell in cells}
+    for n_shot in (1, 5):
+        cell = by_shots.get(n_shot)
+        number = results.measured(group, cell.setting) if cell else None
+        shown = "\n".join(filter(None, (number.text, number.spread_text))) if number else "-"
+        line += [shown, _published_beside(cell, group) if cell else "-"]
+    return line
+
+
+def _published_beside(cell: Cell, group: Group) -> str:
+    """Return the published number of a system, with its backbone if it is not ours."""
+    backbone = printed_backbone(cell.experiment, cell.name, group.backbone)
+    published = cell.published(group.dataset, backbone)
+    if published is None:
+        return "-"
+    other = "" if backbone == group.backbone else f"\n{BACKBONES[backbone]}"
+    return as_printed(published) + other
+
+
 def coverage_table(coverage: Coverage) -> Table:
     """Return how many numbers of each table were measured."""
-    statuses = (MEASURED, NO_DATA, OWN_TRAINING, NOT_RUN)
     rows = []
     for table in (*ACCURACY_TABLES, ""):
         counts = coverage.count(table)
         name = f"Table {table[-1]}" if table else "all"
-        rows.append([name, str(counts.total()), *(str(counts[status]) for status in statuses)])
-    return Table(["", "published", *statuses], rows, "Numbers of the paper")
+        rows.append([name, str(counts.total()), *(str(counts[status]) for status in STATUSES)])
+    return Table(["", "published", *STATUSES], rows, "Numbers of the paper")
 
 
 def missing_table(coverage: Coverage) -> Table:

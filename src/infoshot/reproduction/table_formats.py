@@ -43,7 +43,8 @@ def as_page_table(table: PaperTable) -> Table:
 def _here(number: Number) -> str:
     if number.measured is None:
         return number.missing
-    return "\n".join(filter(None, (number.measured.text, number.remark)))
+    lines = filter(None, (number.measured.text, *number.remark.split(", ")))
+    return "\n".join(lines)
 
 
 def _strong(text: str, is_best: bool) -> str:
@@ -51,7 +52,8 @@ def _strong(text: str, is_best: bool) -> str:
 
 
 def _backbone(line: Line) -> str:
-    return BACKBONES.get(line.backbone, line.backbone)
+    names = (BACKBONES.get(line.backbone, line.backbone), line.recipe)
+    return "\n".join(filter(None, names))
 
 
 def to_markdown(table: Table) -> str:

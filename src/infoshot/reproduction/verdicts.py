@@ -28,6 +28,12 @@ METHOD_NOTE = (
     "the interval over tasks added in quadrature; two networks must agree, each by its interval "
     "over tasks."
 )
+FAMILY_NOTE = (
+    "Systems have different networks and the same tasks: the 95% interval of the mean difference "
+    "over tasks decides, and where a system has several networks all pairs must agree. A statement "
+    "about several systems holds if it holds for each of them. Positive differences agree with the "
+    "statement."
+)
 Accuracies = Mapping[Setting, Tensor]
 """Accuracies between 0 and 1 of the tasks of one network."""
 # 97.5% quantiles of Student's t for 2 to 9 degrees of freedom; 9 serve for more.

@@ -42,15 +42,14 @@ from infoshot.reproduction.adaptation import Adaptation, FineTuner
 from infoshot.reproduction.ent_min import BaseLogits, EntMin
 from infoshot.reproduction.finetune import FineTuning
 from infoshot.reproduction.paper import SHIFT, SHIFTED, WHOLE_NETWORK, Cell
+from infoshot.reproduction.score_parts import Scores, score_in_parts
 from infoshot.solvers.objective import conditional_entropy, marginal_entropy
-from infoshot.tasks import TaskSampler, TaskSpec
-from infoshot.tasks.image_tasks import image_tasks
+from infoshot.tasks import TaskSpec
+from infoshot.tasks.image_tasks import image_sampler, image_tasks
 
 NO_BASE_MEAN = "no_base_mean"  # provenance of features: the reason why they have no base mean
 _DEFAULT_DATASET = "mini-imagenet"
 _STORED_AT_ONCE = 100  # tasks that an interrupted cell may have to compute again
-Scores = tuple[ResultRow, Tensor]
-"""A row, and the accuracies of its tasks between 0 and 1, shape ``(task,)``."""
 
 
 def network_identity(provenance: Mapping[str, str]) -> tuple[str, ...]:
@@ -94,10 +93,7 @@ class Network:
 
     def validate(self, protocol: Protocol) -> None:
         """Raise, before any work, if the tasks cannot be drawn from the images."""
-        labels = torch.tensor(self.split.labels)
-        nothing = torch.empty(len(labels), 0)
-        names = tuple(self.split.class_names)
-        TaskSampler(FeatureTable(nothing, labels, class_names=names), protocol.spec)
+        image_sampler(self.split, protocol.spec)
 
     def extract(self, folder: Path, progress: Progress = SILENT) -> Path:
         """Extract features and the base mean into a folder, from its cache where possible.
@@ -158,21 +154,19 @@ class Network:
         """
         crops, setting = self.crops.to(protocol.device), fine_tuning(cell)
         fine_tuner = self._fine_tuner(setting, protocol.device)
-        scores, seconds = torch.empty(0), 0.0
-        if earlier is not None and _kind(earlier[0].device) == _kind(protocol.device):
-            scores, seconds = earlier[1][: protocol.n_tasks], earlier[0].seconds
-        progress.advance(len(scores))
-        while len(scores) < protocol.n_tasks:
-            n_so_far = min(len(scores) + _STORED_AT_ONCE, protocol.n_tasks)
-            some = range(len(scores), n_so_far)
-            start, new = time.perf_counter(), [scores]
+
+        def score(some: range) -> Tensor:
+            found = []
             for task, labels in image_tasks(crops, self.split, protocol.spec, some):
                 probabilities = fine_tuner(task)
-                new.append(accuracy(probabilities.unsqueeze(0), labels.unsqueeze(0)).float())
+                found.append(accuracy(probabilities.unsqueeze(0), labels.unsqueeze(0)))
                 progress.advance()
-            scores = torch.cat(new)
-            seconds += time.perf_counter() - start
-            so_far = dataclasses.replace(protocol, n_tasks=n_so_far)
+            return torch.cat(found)
+
+        parts = score_in_parts(
+            score, protocol, at_once=_STORED_AT_ONCE, earlier=earlier, progress=progress
+        )
+        for so_far, scores, seconds in parts:
             yield self._row(cell, setting, so_far, scores, seconds), scores
 
     def _row(
@@ -312,7 +306,3 @@ class _Recorder:
 def fine_tuning(cell: Cell) -> Adaptation:
     """Return the settings of a cell over the whole network."""
     return EntMin() if cell.run.name == "ent-min" else FineTuning(**cell.settings)
-
-
-def _kind(device: str) -> str:
-    return device.split(":", maxsplit=1)[0]

@@ -58,6 +58,19 @@ class ImageTask:
         checks.support_labels(self.y_sup.unsqueeze(0), self.n_way)
 
 
+def image_sampler(split: ImageSplit, spec: TaskSpec) -> TaskSampler:
+    """Return the sampler of tasks of the images of a split, as positions in the split.
+
+    Raises
+    ------
+    DataError
+        If the split has too few images or classes.
+    """
+    labels, class_names = torch.tensor(split.labels), tuple(split.class_names)
+    nothing = torch.empty(len(labels), 0)
+    return TaskSampler(FeatureTable(nothing, labels, class_names=class_names), spec)
+
+
 def image_tasks(
     crops: Tensor, split: ImageSplit, spec: TaskSpec, tasks: range
 ) -> Iterator[tuple[ImageTask, Tensor]]:
@@ -88,8 +101,7 @@ def image_tasks(
             f"crops must be the {len(split.labels)} images of the split '{split.name}'; "
             f"got {len(crops)}."
         )
-    labels, class_names = torch.tensor(split.labels), tuple(split.class_names)
-    sampler = TaskSampler(FeatureTable(crops, labels, class_names=class_names), spec)
+    sampler = image_sampler(split, spec)
 
     def draw(number: int) -> tuple[ImageTask, Tensor]:
         task = range(number, number + 1)
