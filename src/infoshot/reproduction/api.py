@@ -46,7 +46,7 @@ from infoshot.reproduction.report_cells import (
 from infoshot.reproduction.report_files import Report
 from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.reported_runs import plan_systems
-from infoshot.reproduction.system_scores import Trials
+from infoshot.reproduction.system_scores import NO_TRIALS, Trials
 from infoshot.reproduction.system_trials import SystemLike, find_trials, open_systems
 from infoshot.reproduction.whole_network import Network, open_network
 from infoshot.solvers import Method, Solver
@@ -217,7 +217,8 @@ def reproduce(
     )
     paths = [Path(path) for path in _as_list(features)]
     names = (_as_list(dataset), _as_list(backbone))
-    named, roots = open_systems(_as_list(systems)), [Path(path) for path in _as_list(root)]
+    named = [] if systems is None else open_systems(_as_list(systems))
+    roots = [Path(path) for path in _as_list(root)]
     pairs = _network_pairs(
         _as_list(checkpoint),
         roots,
@@ -236,7 +237,7 @@ def reproduce(
     check_networks(given, networks)
     planned = plan_cells(plan, given, networks)
     folder = Path(out)
-    trials = find_trials(plan, named, roots, folder)
+    trials = find_trials(plan, named, roots, folder) if named else []
     make_folder(folder)
     check_outputs(paths, [folder / "results.json"])
     with open_progress(progress) as bar, sole_writer(folder):
@@ -246,8 +247,9 @@ def reproduce(
             planned = plan_cells(plan, given, networks)
         store = Store(folder, [source for source, _ in given], [trial.run for trial in trials])
         store.read()
-        at_hand = Trials(trials, folder / "cache")
-        planned += plan_systems(plan, store.systems, at_hand)
+        at_hand = Trials(trials, folder / "cache") if trials else NO_TRIALS
+        if store.systems:
+            planned += plan_systems(plan, store.systems, at_hand)
         run_cells(planned, given, store, networks=networks, trials=at_hand, progress=bar)
         return _finish(plan, planned, given, networks, store, bar)
 

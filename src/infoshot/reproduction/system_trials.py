@@ -133,8 +133,6 @@ def find_trials(
     DataError
         If a system finds no images of its data set, or the tasks cannot be drawn from them.
     """
-    if not systems:
-        return []
     if not roots:
         _check_stored(systems, folder)
         return []
