@@ -243,6 +243,7 @@ def main() -> None:
         rows.append(row)
         document = {"accuracy": _plain(rows), "time": _plain(timed)}
         write_atomically(path, json.dumps(document, indent=1) + "\n")
+    rows.sort(key=lambda row: list(METHODS).index(row.method))  # for the figures
     auto = list(cells_of_tim_auto(table, arguments.device, arguments.tasks))
     about = {"seed": 0, "features_digest": rows[0].features_digest}
     cells = {**about, "environment": rows[0].environment, "cells": auto}
