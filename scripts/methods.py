@@ -2,6 +2,7 @@
 
 python scripts/methods.py                    an hour on two CPU cores; gradient methods: 1,000 tasks
 python scripts/methods.py --device cuda      10,000 tasks everywhere, five minutes on an H200
+python scripts/methods.py --only distill     measure these methods, keep the other rows
 
 Accuracies are means over 10,000 tasks unless the table says otherwise. Times and memory are those
 of one CPU core of the same machine on balanced tasks.
@@ -10,20 +11,20 @@ of one CPU core of the same machine on balanced tasks.
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from infoshot import TaskBatch, TimAdm, solve
-from infoshot.benchmark import bench, rows_to_json, with_interval
+from infoshot.benchmark import bench, rows_from_json, rows_to_json, with_interval
 from infoshot.benchmark.plots import plot_regimes, plot_time
 from infoshot.core.atomic import make_folder, write_atomically
 from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import default_features_path, prepare, read_features
 from infoshot.metrics import accuracy, mean_interval
-from infoshot.solvers import METHODS
+from infoshot.solvers import METHODS, method_by_name
 from infoshot.tasks import TaskSpec, sample_tasks
 from infoshot.tasks.regimes import parse_regime
 
@@ -50,19 +51,19 @@ COMPARED = ("prototype", "shrunken-prototype", "tim-adm", "tim-auto")
 ORACLE = "oracle proportions"
 
 
-def accuracies(device: str, n_tasks: int) -> Iterator[ResultRow]:
-    """Rows of every method, regime and number of shots."""
+def accuracies(device: str, n_tasks: int, names: Collection[str]) -> Iterator[ResultRow]:
+    """Rows of these methods, every regime and number of shots."""
     for regime in REGIMES:
-        for name in METHODS:
+        for name in names:
             n = min(n_tasks, 1000) if device == "cpu" and name in SLOW else n_tasks
             yield from bench(methods=name, regimes=regime, tasks=n, device=device).rows
 
 
-def times() -> Iterator[ResultRow]:
-    """Rows of every method on one core, for time and memory."""
+def times(names: Collection[str]) -> Iterator[ResultRow]:
+    """Rows of these methods on one core, for time and memory."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for name in METHODS:
+    for name in names:
         n_tasks = 64 if name in SLOW else 512
         for n_shot in (1, 5):
             bench(methods=name, shots=n_shot, tasks=8, threads=1)  # warm-up
@@ -122,9 +123,7 @@ def markdown(rows: list[ResultRow], timed: list[ResultRow], auto: list[dict[str,
         "\n\n".join(
             (
                 "# All methods in all regimes",
-                _INTRODUCTION.format(
-                    device=rows[0].environment.get("gpu", "a CPU"), short=rows[0].device
-                ),
+                _INTRODUCTION.format(devices=_devices(rows)),
                 *(part for shot in (1, 5) for part in _accuracy_table(rows, timed, shot)),
                 "## Cases where tim-auto must do no harm",
                 _ORACLE_TEXT,
@@ -140,9 +139,8 @@ _INTRODUCTION = (
     "ResNet-18), seed 0. Accuracy in percent with 95 % interval; NLL in nats and ECE in percent on "
     "balanced tasks (in brackets: ECE for five queries in total); AUROC of the outlier score with "
     "25 of 75 queries from classes without support; time and memory of one CPU core on balanced "
-    "tasks, including drawing (0.15 ms) and scoring, in the chunks that `solve` makes. Device of "
-    "the accuracies: {device}. Command: `python scripts/methods.py --device {short}`; the rows are "
-    "in `methods.json`."
+    "tasks, including drawing (0.15 ms) and scoring, in the chunks that `solve` makes. The rows "
+    "are in `methods.json`. Machines of the accuracies and commands: {devices}."
 )
 _ORACLE_TEXT = (
     "Accuracy in percent with 95 % interval; in brackets the gain over `prototype`. *Oracle "
@@ -150,6 +148,21 @@ _ORACLE_TEXT = (
     "of size 0.3, at least 0.001 for every class). It shows the value of knowing them and is not a "
     "competitor, because no method may know them."
 )
+
+
+def _devices(rows: list[ResultRow]) -> str:
+    """The machine and the command of every method; times of different machines differ."""
+    methods: dict[tuple[str, str], list[str]] = {}
+    for name in METHODS:
+        row = next(row for row in rows if row.method == name)
+        machine = row.environment.get("gpu") or row.environment.get("processor", "a CPU")
+        methods.setdefault((str(machine), row.device), []).append(name)
+    (first, device), *others = methods
+    texts = [f"{first}, `python scripts/methods.py --device {device}`"]
+    for machine, device in others:
+        names = ",".join(methods[machine, device])
+        texts.append(f"{machine}, `python scripts/methods.py --device {device} --only {names}`")
+    return "; ".join(texts)
 
 
 def _accuracy_table(rows: list[ResultRow], timed: list[ResultRow], shot: int) -> tuple[str, str]:
@@ -204,21 +217,33 @@ def _plain(rows: list[ResultRow]) -> object:
     return json.loads(rows_to_json(rows))
 
 
+def _stored(path: Path, part: str, names: Collection[str]) -> list[ResultRow]:
+    """Rows of earlier measurements of other methods than these."""
+    if set(names) == set(METHODS):
+        return []
+    rows = rows_from_json(json.dumps(json.loads(path.read_text())[part]))
+    return [row for row in rows if row.method in METHODS and row.method not in names]
+
+
 def main() -> None:
     """Run everything and write the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the files")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--only", default=",".join(METHODS), help="names of methods")
     arguments = parser.parse_args()
+    names = [method_by_name(name).name for name in arguments.only.split(",")]
     table, out = read_features(default_features_path()), arguments.out
     make_folder(out)
-    timed = list(times())
-    rows: list[ResultRow] = []
-    for row in accuracies(arguments.device, arguments.tasks):
+    path = out / "methods.json"
+    timed = [*_stored(path, "time", names), *times(names)]
+    rows = _stored(path, "accuracy", names)
+    for row in accuracies(arguments.device, arguments.tasks, names):
         rows.append(row)
         document = {"accuracy": _plain(rows), "time": _plain(timed)}
-        write_atomically(out / "methods.json", json.dumps(document, indent=1) + "\n")
+        write_atomically(path, json.dumps(document, indent=1) + "\n")
+    rows.sort(key=lambda row: list(METHODS).index(row.method))  # for the figures
     auto = list(cells_of_tim_auto(table, arguments.device, arguments.tasks))
     about = {"seed": 0, "features_digest": rows[0].features_digest}
     cells = {**about, "environment": rows[0].environment, "cells": auto}
