@@ -31,9 +31,9 @@ from infoshot.reproduction.report_cells import Plan, Source, short_names
 from infoshot.reproduction.report_store import stored_systems
 from infoshot.reproduction.reported_runs import SystemRun, plan_systems, run_digest
 from infoshot.tasks.image_tasks import image_sampler
-from infoshot.training.episodic.confident_queries import ConfidentQueries
 from infoshot.training.episodic.registry import SYSTEMS
 from infoshot.training.episodic.trained_system import TrainedSystem, load_system
+from infoshot.training.episodic.with_confident_queries import ConfidentQueries
 
 SystemLike = str | os.PathLike[str] | TrainedSystem
 Named = tuple[str, TrainedSystem]

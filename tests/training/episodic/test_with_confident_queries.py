@@ -8,10 +8,10 @@ from infoshot import InvalidArgumentError
 from infoshot.solvers.confident_queries import most_confident
 from infoshot.solvers.objective import class_means
 from infoshot.training.episodic.can import Can
-from infoshot.training.episodic.confident_queries import ConfidentQueries
 from infoshot.training.episodic.gnn import Gnn
 from infoshot.training.episodic.head import Head
 from infoshot.training.episodic.relatnet import RelatNet
+from infoshot.training.episodic.with_confident_queries import ConfidentQueries
 from tests.reference import systems_confident_queries_numpy as reference
 from tests.training.episodic.head_checks import DIM, check_head, small_episodes
 from tests.training.episodic.map_head import MapHead, map_episodes, randomise_norms
