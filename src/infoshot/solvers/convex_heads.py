@@ -1,6 +1,7 @@
 r"""Linear classifiers that solve a convex problem on the support: batched and differentiable.
 
-Both return class weights without bias, and gradients flow from them to the features.
+Both return class weights without bias, and gradients flow from them to the features. They need
+single or double precision, so call them outside ``torch.autocast``.
 
 *Ridge regression* on one-hot labels, in closed form:
 
