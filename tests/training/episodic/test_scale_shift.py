@@ -9,6 +9,8 @@ from torch.testing import assert_close
 
 from infoshot import InvalidArgumentError
 from infoshot.backbones import Backbone, InputSpec, make_backbone
+from infoshot.training.episodic.head import Episodes
+from infoshot.training.episodic.mtl import Mtl
 from infoshot.training.episodic.scale_shift import add_scale_shift, fold_scale_shift
 
 NETWORKS = ("conv4", "resnet12", "resnet18", "wrn28-10")
@@ -104,3 +106,27 @@ def test_shifts_that_have_no_place_are_refused():
     _move(network)
     images = torch.randn(2, 3, 8, 8)
     assert_close(fold_scale_shift(network)(images), network(images))
+
+
+def test_scales_and_shifts_learn_with_the_classifier():
+    """Episodes of images whose classes are textures; the folded network keeps the predictions."""
+    torch.manual_seed(0)
+    network, head = make_backbone("conv4").eval(), Mtl(64, 5, n_way=2, n_steps=5)
+    add_scale_shift(network)
+    textures = torch.randn(2, 3, 16, 16)
+    y = torch.tensor([[0, 1, 0, 1, 0, 1, 0, 1]])
+    images = textures[y[0]] + 2 * torch.randn(8, 3, 16, 16)
+    learnt = [value for value in network.parameters() if value.requires_grad]
+    optimiser = torch.optim.Adam([*learnt, *head.parameters()], lr=1e-2)
+    losses = []
+    for _ in range(8):
+        z = network(images).unsqueeze(0)
+        episodes = Episodes(z[:, :2], y[:, :2], z[:, 2:], y[:, 2:], torch.tensor([[0, 1]]))
+        loss, log_p = head.loss(episodes)
+        optimiser.zero_grad()
+        loss.backward()
+        losses.append(loss.item())
+        folded = fold_scale_shift(network)(images).unsqueeze(0)
+        assert_close(head.log_posterior(folded[:, :2], y[:, :2], folded[:, 2:], 2), log_p)
+        optimiser.step()
+    assert losses[-1] < 0.9 * losses[0]

@@ -20,6 +20,8 @@ What differs from the original:
 - Hard-task batches are left out: the original draws extra episodes of the classes that were
   classified worst in the last ones.
 - The support is augmented in the original while the classifier is fitted to it; here it is not.
+- Initial weights are zero before the training; the original draws them. Classes come in any order,
+  so drawn weights are noise that the training must remove first.
 
 Every class slot has its own initial weights. The number of ways at test time is therefore that of
 the training, and a relabelling of the classes changes the result slightly.
@@ -74,7 +76,7 @@ class Mtl(Head):
         checks.positive("learning_rate", learning_rate)
         self.n_way, self.learning_rate = n_way, learning_rate
         self.n_steps, self.n_test_steps = n_steps, n_test_steps
-        self.weight = nn.Parameter(nn.init.kaiming_normal_(torch.empty(n_way, dim)))
+        self.weight = nn.Parameter(torch.zeros(n_way, dim))
         self.bias = nn.Parameter(torch.zeros(n_way))
 
     def log_posterior(self, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int) -> Tensor:
