@@ -9,9 +9,20 @@ from typing import Any, Literal
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InfoshotError, InvalidArgumentError
 from infoshot.core.plugins import is_reference, load_reference
+from infoshot.training.episodic.awgim import Awgim
+from infoshot.training.episodic.can import Can
+from infoshot.training.episodic.feat import Feat
+from infoshot.training.episodic.gnn import Gnn
 from infoshot.training.episodic.head import Head
+from infoshot.training.episodic.leo import Leo
+from infoshot.training.episodic.maml import Maml
 from infoshot.training.episodic.matchnet import MatchNet
+from infoshot.training.episodic.metaopt import MetaOpt
+from infoshot.training.episodic.mtl import Mtl
 from infoshot.training.episodic.protonet import ProtoNet
+from infoshot.training.episodic.relatnet import RelatNet
+from infoshot.training.episodic.sib import Sib
+from infoshot.training.episodic.tpn import Tpn
 
 Trains = Literal["network", "scale-and-shift", "head"]
 Start = Literal["scratch", "base-network", "frozen-base-network"]
@@ -97,6 +108,165 @@ _ALL = (
         "Networks for One Shot Learning. NIPS 2016",
         head=MatchNet,
         settings={"n_query": 16},
+    ),
+    System(
+        name="relatnet",
+        title="RelatNet",
+        summary="a small network compares the feature maps of classes and queries",
+        reference="F. Sung, Y. Yang, L. Zhang, T. Xiang, P. H. S. Torr, T. M. Hospedales. Learning "
+        "to Compare: Relation Network for Few-Shot Learning. CVPR 2018",
+        head=RelatNet,
+        settings={"n_query": 16},
+    ),
+    System(
+        name="maml",
+        title="MAML",
+        summary="the whole network takes gradient steps on the support of each task",
+        reference="C. Finn, P. Abbeel, S. Levine. Model-Agnostic Meta-Learning for Fast Adaptation "
+        "of Deep Networks. ICML 2017",
+        head=Maml,
+        settings={"tasks_per_step": 4, "n_query": 16},
+    ),
+    System(
+        name="metaopt",
+        title="MetaOpt",
+        summary="a support vector machine or ridge regression, with features trained for it",
+        reference="K. Lee, S. Maji, A. Ravichandran, S. Soatto. Meta-Learning with Differentiable "
+        "Convex Optimization. CVPR 2019",
+        head=MetaOpt,
+        settings={
+            "episodes_per_epoch": 8000,
+            "tasks_per_step": 8,
+            "n_shot": 15,
+            "n_query": 6,
+            "val_shots": 5,
+            "optimizer": "sgd",
+            "learning_rate": 0.1,
+            "nesterov": True,
+            "weight_decay": 5e-4,
+            "drops": (1 / 3, 1 / 3, 2 / 3, 5 / 6),  # the first drop is the largest
+            "drop_factor": 0.2,
+        },
+    ),
+    System(
+        name="feat",
+        title="FEAT",
+        summary="class means adapted to each other by self-attention",
+        reference="H.-J. Ye, H. Hu, D.-C. Zhan, F. Sha. Few-Shot Learning via Embedding Adaptation "
+        "with Set-to-Set Functions. CVPR 2020",
+        head=Feat,
+        starts_from="base-network",
+        settings={
+            "epochs": 200,
+            "episodes_per_epoch": 100,
+            "optimizer": "sgd",
+            "learning_rate": 2e-3,
+            "backbone_rate": 0.1,
+            "nesterov": True,
+            "weight_decay": 5e-4,
+            "drops": (0.2, 0.4, 0.6, 0.8),
+            "drop_factor": 0.5,
+        },
+    ),
+    System(
+        name="tpn",
+        title="TPN",
+        summary="label propagation with learnt kernel widths",
+        reference="Y. Liu, J. Lee, M. Park, S. Kim, E. Yang, S. J. Hwang, Y. Yang. Learning to "
+        "Propagate Labels: Transductive Propagation Network for Few-shot Learning. ICLR 2019",
+        head=Tpn,
+        settings={
+            "epochs": 100,
+            "drops": tuple(tenth / 10 for tenth in range(1, 10)),
+            "drop_factor": 0.5,
+        },
+    ),
+    System(
+        name="can",
+        title="CAN",
+        summary="feature maps of classes and queries attend to one another",
+        reference="R. Hou, H. Chang, B. Ma, S. Shan, X. Chen. Cross Attention Network for Few-shot "
+        "Classification. NeurIPS 2019",
+        head=Can,
+        settings={
+            "epochs": 90,
+            "episodes_per_epoch": 1200,
+            "tasks_per_step": 4,
+            "n_query": 6,
+            "optimizer": "sgd",
+            "learning_rate": 0.1,
+            "nesterov": True,
+            "weight_decay": 5e-4,
+            "drops": (60 / 90, 70 / 90, 80 / 90),
+        },
+    ),
+    System(
+        name="mtl",
+        title="MTL",
+        summary="scales and shifts of a frozen network, and a classifier with a learnt start",
+        reference="Q. Sun, Y. Liu, T.-S. Chua, B. Schiele. Meta-Transfer Learning for Few-Shot "
+        "Learning. CVPR 2019",
+        head=Mtl,
+        trains="scale-and-shift",
+        starts_from="base-network",
+        settings={
+            "epochs": 10,
+            "episodes_per_epoch": 2000,
+            "tasks_per_step": 2,
+            "drops": (0.1, 0.2, 0.3),
+            "drop_factor": 0.5,
+        },
+    ),
+    System(
+        name="sib",
+        title="SIB",
+        summary="class weights descend along synthetic gradients of the queries",
+        reference="S. X. Hu, P. G. Moreno, Y. Xiao, X. Shen, G. Obozinski, N. D. Lawrence, "
+        "A. Damianou. Empirical Bayes Transductive Meta-Learning with Synthetic Gradients. ICLR "
+        "2020",
+        head=Sib,
+        trains="head",
+        starts_from="frozen-base-network",
+        settings={
+            "epochs": 40,
+            "episodes_per_epoch": 8000,
+            "tasks_per_step": 8,
+            "optimizer": "sgd",
+            "backbone_rate": 0.0,
+            "nesterov": True,
+            "weight_decay": 5e-4,
+        },
+    ),
+    System(
+        name="leo",
+        title="LEO",
+        summary="class weights decoded from latent codes that adapt to the task",
+        reference="A. A. Rusu, D. Rao, J. Sygnowski, O. Vinyals, R. Pascanu, S. Osindero, "
+        "R. Hadsell. Meta-Learning with Latent Embedding Optimization. ICLR 2019",
+        head=Leo,
+        trains="head",
+        starts_from="frozen-base-network",
+        settings={"tasks_per_step": 12, "learning_rate": 2.739e-4, "backbone_rate": 0.0},
+    ),
+    System(
+        name="awgim",
+        title="AWGIM",
+        summary="class weights for each query, from attention over the support",
+        reference="Y. Guo, N.-M. Cheung. Attentive Weights Generation for Few Shot Learning via "
+        "Information Maximization. CVPR 2020",
+        head=Awgim,
+        trains="head",
+        starts_from="frozen-base-network",
+        settings={"tasks_per_step": 64, "learning_rate": 2e-4, "backbone_rate": 0.0},
+    ),
+    System(
+        name="gnn",
+        title="GNN",
+        summary="a graph network over the support and one query",
+        reference="V. Garcia, J. Bruna. Few-Shot Learning with Graph Neural Networks. ICLR 2018",
+        head=Gnn,
+        starts_from="base-network",
+        settings={"epochs": 40, "n_query": 16},
     ),
 )
 SYSTEMS: Mapping[str, System] = {system.name: system for system in _ALL}
