@@ -132,9 +132,11 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
         elif self._learns_scales:
             add_scale_shift(backbone)
             _check_folding(backbone)
-        # A head that reads images normalises each task by its own statistics.
-        if ranks.size > 1 and not self._evaluates and head.reads != "images":
-            synchronise_batch_norm(backbone, ranks.device)
+        if ranks.size > 1:
+            synchronise_batch_norm(head, ranks.device)
+            # A head that reads images normalises each task by its own statistics.
+            if not self._evaluates and head.reads != "images":
+                synchronise_batch_norm(backbone, ranks.device)
         self._episodic = EpisodicNetwork(backbone, head, on_features=frozen)
         super().__init__(
             config,
