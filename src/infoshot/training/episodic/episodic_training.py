@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from infoshot.backbones import Backbone, Encoder, make_backbone
+from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.distributed import SINGLE_PROCESS, Ranks, synchronise_batch_norm
 from infoshot.training.batches import AugmentedImages, move_if_it_fits
@@ -118,6 +119,11 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
     ) -> None:
         system, frozen = resolve_system(config.system), isinstance(data, TrainingFeatures)
         self._data, self._config, self._system = data, config, system
+        if frozen != (config.backbone_rate == 0):
+            raise InvalidArgumentError(
+                "backbone_rate must be 0 for the features of a frozen backbone, and above 0 for "
+                f"images; got {config.backbone_rate}."
+            )
         torch.manual_seed(config.seed)
         backbone = make_backbone(config.backbone)
         head = make_head(system.name, backbone.feature_dim, len(data.class_names), config.head)
@@ -132,9 +138,11 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
         elif self._learns_scales:
             add_scale_shift(backbone)
             _check_folding(backbone)
-        # A head that reads images normalises each task by its own statistics.
-        if ranks.size > 1 and not self._evaluates and head.reads != "images":
-            synchronise_batch_norm(backbone, ranks.device)
+        if ranks.size > 1:
+            synchronise_batch_norm(head, ranks.device)
+            # A head that reads images normalises each task by its own statistics.
+            if not self._evaluates and head.reads != "images":
+                synchronise_batch_norm(backbone, ranks.device)
         self._episodic = EpisodicNetwork(backbone, head, on_features=frozen)
         super().__init__(
             config,
