@@ -31,13 +31,20 @@ class Demanding(Nearest):
 
 
 class MapHead(Head):
-    """Nearest mean of the largest value of each map."""
+    """Nearest mean of the largest value of each map, after batch normalisation."""
 
     reads = "maps"
 
+    def __init__(self, dim, n_base_classes):
+        super().__init__(dim, n_base_classes)
+        self.norm = torch.nn.BatchNorm2d(dim)
+
     def log_posterior(self, z_sup, y_sup, z_qry, n_way):
-        means = class_means(z_sup.amax((-1, -2)), y_sup, n_way)
-        return torch.log_softmax(-torch.cdist(z_qry.amax((-1, -2)), means).square(), -1)
+        maps = torch.cat((z_sup, z_qry), 1)
+        z = self.norm(maps.flatten(0, 1)).amax((-1, -2)).unflatten(0, maps.shape[:2])
+        means = class_means(z[:, : z_sup.shape[1]], y_sup, n_way)
+        distances = torch.cdist(z[:, z_sup.shape[1] :], means)
+        return torch.log_softmax(-distances.square(), -1)
 
 
 class ImageHead(Head):
@@ -105,3 +112,17 @@ class VectorNet(torch.nn.Module):
 
     def forward(self, images):
         return self.layer(images.mean((2, 3)))
+
+
+class BareNet(Backbone):
+    """A convolution without bias and without batch normalisation."""
+
+    feature_dim = 4
+    input_spec = InputSpec(crop=16, resize=18)
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 4, 3, bias=False)
+
+    def forward(self, images):
+        return self.layer(images).relu().mean((2, 3))

@@ -43,7 +43,7 @@ _LATE = (
 )  # fmt: skip
 
 _TEMPORARY = ".*.infoshot-part"  # of a process that was killed while it wrote
-_LONG = ("demo", "train", "extract", "reproduce")
+_LONG = ("demo", "train", "train, a system", "extract", "reproduce")
 
 
 def main() -> int:

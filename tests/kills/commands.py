@@ -144,6 +144,13 @@ COMMANDS = (
         _make_sets, loose=("curve.png",),
     ),
     Command(
+        "train, a system", ("train", *_DATA, "--backbone", "conv4", "--system", "protonet",
+                            "--epochs", 3, "--batch-size", 2, "--set", "episodes_per_epoch=6",
+                            "--set", "n_way=3", "--set", "n_query=3", "--set", "val_tasks=50",
+                            "--out", "out"),
+        _make_sets, loose=("curve.png",),
+    ),
+    Command(
         "extract", ("extract", *_DATA, "--checkpoint", _IN / "weights", "--base-mean", "--cache",
                     "cache", "--out", "f.safetensors"),
         _make_many,

@@ -165,6 +165,11 @@ def train(
     >>> result = train("mini-imagenet", "data/mini-imagenet", "resnet18", "runs/resnet18",
     ...                epochs=30, settings={"schedule": "cosine"})  # doctest: +SKIP
     >>> result.best_epoch, result.records[-1].val_accuracy  # doctest: +SKIP
+
+    A few-shot system that starts from this network:
+
+    >>> train("mini-imagenet", "data/mini-imagenet", "resnet18", "runs/protonet",
+    ...       system="protonet", init="runs/resnet18", settings={"n_shot": 5})  # doctest: +SKIP
     """
     root, out = Path(root), Path(out)
     if lr is not None:

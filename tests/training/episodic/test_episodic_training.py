@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from infoshot import DataError
+from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoints import load_checkpoint, load_training
 from infoshot.core.progress import Progress
@@ -253,6 +253,11 @@ def test_another_run_is_not_overwritten(images, undisturbed, tmp_path):
         run_episodes(images, _config("protonet"), tmp_path)
     with pytest.raises(DataError, match=r"run \(its init differs\)"):
         run_episodes(images, _config(), out, init=load_checkpoint(tmp_path))
+
+
+def test_images_and_features_are_not_confused(images, tmp_path):
+    with pytest.raises(InvalidArgumentError, match="and above 0 for images; got 0"):
+        run_episodes(images, _config(backbone_rate=0), tmp_path)
 
 
 def test_divergence_raises(images, tmp_path):

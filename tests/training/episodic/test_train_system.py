@@ -138,8 +138,7 @@ def test_init_of_another_network_is_refused(root, tmp_path):
 
 def test_systems_that_need_a_network_or_parameters_say_so(root, base, tmp_path, monkeypatch):
     needy = System(name="needy", title="Needy", summary="x", reference="x", head=Linear,
-                   trains="head", starts_from="frozen-base-network",
-                   settings={"backbone_rate": 0})  # fmt: skip
+                   trains="head", starts_from="frozen-base-network")  # fmt: skip
     monkeypatch.setattr("infoshot.training.episodic.registry.SYSTEMS", {**SYSTEMS, "needy": needy})
     with pytest.raises(InvalidArgumentError, match="init must be the checkpoint of a trained"):
         _train(root, tmp_path / "run", "needy")

@@ -14,7 +14,7 @@ from infoshot.training.episodic.episodic_config import resolve_episodic_config
 from tests.image_folders import make_folders
 
 NET = "tests.heads:TinyNet"
-SYSTEMS = ("tests.heads:Linear", "tests.heads:ImageHead")
+SYSTEMS = tuple(f"tests.heads:{name}" for name in ("Linear", "MapHead", "ImageHead"))
 SETTINGS = {
     "epochs": 2, "episodes_per_epoch": 8, "tasks_per_step": 4, "n_way": 3, "n_query": 2,
     "val_tasks": 15, "learning_rate": 0.01, "optimizer": "sgd",

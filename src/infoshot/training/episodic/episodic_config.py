@@ -152,7 +152,7 @@ def resolve_episodic_config(
     """
     chosen = resolve_system(system)
     known = (*SETTINGS, *(f"{_HEAD}{name}" for name in chosen.head_settings()))
-    values = dict(chosen.settings)
+    values = {**({"backbone_rate": 0.0} if chosen.trains == "head" else {}), **chosen.settings}
     if isinstance(config, EpisodicConfig):
         values = asdict(config)
         values |= {f"{_HEAD}{name}": value for name, value in values.pop("head").items()}

@@ -4,6 +4,7 @@ The loop is that of base training, ``epochs.py``. An epoch is a fixed number of 
 """
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from infoshot.backbones import Encoder, make_backbone
+from infoshot.backbones import Backbone, Encoder, make_backbone
+from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.distributed import SINGLE_PROCESS, Ranks, synchronise_batch_norm
 from infoshot.training.batches import AugmentedImages, move_if_it_fits
@@ -25,6 +27,7 @@ from infoshot.training.episodic.registry import (
     resolve_head_settings,
     resolve_system,
 )
+from infoshot.training.episodic.scale_shift import add_scale_shift, fold_scale_shift
 from infoshot.training.episodic.system_validation import (
     SystemValidation,
     make_system_validation,
@@ -116,6 +119,11 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
     ) -> None:
         system, frozen = resolve_system(config.system), isinstance(data, TrainingFeatures)
         self._data, self._config, self._system = data, config, system
+        if frozen != (config.backbone_rate == 0):
+            raise InvalidArgumentError(
+                "backbone_rate must be 0 for the features of a frozen backbone, and above 0 for "
+                f"images; got {config.backbone_rate}."
+            )
         torch.manual_seed(config.seed)
         backbone = make_backbone(config.backbone)
         head = make_head(system.name, backbone.feature_dim, len(data.class_names), config.head)
@@ -123,11 +131,18 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
         if init is not None:
             backbone.load_state_dict(init.backbone.state_dict())
             about["init_sha256"] = init.digest
+        self._learns_scales = system.trains == "scale-and-shift" and not frozen
+        self._evaluates = frozen or self._learns_scales  # the backbone in training too
         if frozen:
             backbone.requires_grad_(False)
-        # A head that reads images normalises each task by its own statistics.
-        if ranks.size > 1 and not frozen and head.reads != "images":
-            synchronise_batch_norm(backbone, ranks.device)
+        elif self._learns_scales:
+            add_scale_shift(backbone)
+            _check_folding(backbone)
+        if ranks.size > 1:
+            synchronise_batch_norm(head, ranks.device)
+            # A head that reads images normalises each task by its own statistics.
+            if not self._evaluates and head.reads != "images":
+                synchronise_batch_norm(backbone, ranks.device)
         self._episodic = EpisodicNetwork(backbone, head, on_features=frozen)
         super().__init__(
             config,
@@ -188,9 +203,27 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
         return self._validation.accuracy(self._episodic, self.ranks)
 
     def train_mode(self) -> None:
-        """Put the network into training mode; a frozen backbone stays in evaluation mode."""
+        """Put the network into training mode, except a backbone whose own weights do not learn."""
         self._episodic.train()
-        self._episodic.backbone.train(not self._episodic.on_features)
+        self._episodic.backbone.train(not self._evaluates)
+
+    def backbone_weights(self) -> Mapping[str, Tensor]:
+        """Return the weights of an ordinary backbone, with scales and shifts folded into them."""
+        if not self._learns_scales:
+            return super().backbone_weights()
+        return fold_scale_shift(self._episodic.backbone).state_dict()
+
+    def other_weights(self) -> dict[str, Tensor]:
+        """Return the head; with scales and shifts the whole network, which folding has changed."""
+        return self._episodic.state_dict() if self._learns_scales else super().other_weights()
+
+    def load_weights(self, backbone: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> None:
+        """Restore the weights of an interrupted run."""
+        if not self._learns_scales:
+            super().load_weights(backbone, others)
+            return
+        state = self._episodic.state_dict()
+        self._episodic.load_state_dict({name: others[name] for name in state})
 
     def system(self) -> tuple[str, Mapping[str, Any]]:
         """Return name and head settings of the system."""
@@ -227,3 +260,13 @@ class EpisodicTraining(TrainingProblem[EpisodeBatch]):
             f"train classes, {config.n_way}-way {config.n_shot}-shot episodes",
             f"validation classes, {config.shots_of_validation()}-shot tasks",
         )
+
+
+def _check_folding(backbone: Backbone) -> None:
+    """Raise ``InvalidArgumentError`` before the training if scales and shifts cannot be folded."""
+    probe = deepcopy(backbone)
+    with torch.no_grad():
+        for parameter in probe.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1)
+    fold_scale_shift(probe)

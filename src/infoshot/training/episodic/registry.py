@@ -51,7 +51,8 @@ class System:
         Where training starts: a key of ``STARTS``.
     settings
         The published training settings that differ from the defaults of ``EpisodicConfig``; names
-        such as ``head.temperature`` are settings of the head.
+        such as ``head.temperature`` are settings of the head. A system that trains the head only
+        has ``backbone_rate`` 0.
     """
 
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from infoshot.backbones import Encoder, make_backbone, open_checkpoint
+from infoshot.backbones import Backbone, Encoder, make_backbone, open_checkpoint
 from infoshot.backbones.encoders import is_weight_file
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.progress import SILENT, Progress
@@ -84,10 +84,8 @@ def plan_system(
         )
     if resolved.backbone_rate == 0:
         _check_frozen(system, head, init)
-    elif head.reads == "maps":
-        size = network.input_spec.crop
-        with torch.no_grad():
-            network.eval().maps(torch.zeros(1, 3, size, size))  # raises if there are none
+    elif head.reads == "maps" and type(network).maps is Backbone.maps:
+        network.maps(torch.empty(0))  # raises, since there are none
     return SystemPlan(resolved, None if init is None else _open_init(Path(init), backbone))
 
 

@@ -16,7 +16,8 @@ from infoshot.training.batches import move_if_it_fits
 from infoshot.training.episodic.episodic_network import EpisodicNetwork
 from infoshot.training.validation import choose_tasks, encode_crops
 
-_TASK_NUMBERS = 2**24  # in the samples of the tasks that are classified together
+# Numbers in the samples of the tasks that are classified together, by kind of device.
+_NUMBERS = {"cpu": 2**21, "cuda": 2**24}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,8 @@ class SystemValidation:
         sampler = TaskSampler(FeatureTable(samples, self.labels), self.spec)
         support, query = sampler.draw(range(1))
         per_task = (support.numel() + query.numel()) * samples[0].numel()
-        chunks = chunk_ranges(self.n_tasks, max(1, _TASK_NUMBERS // per_task))
+        at_once = _NUMBERS.get(torch.device(ranks.device).type, 2**21) // per_task
+        chunks = chunk_ranges(self.n_tasks, max(1, at_once))
         own = [_classify(network, samples, sampler, c, ranks) for c in shard_chunks(chunks, ranks)]
         empty = torch.empty(0, dtype=torch.float64)
         scores = gather_chunks(torch.cat([empty, *own]), chunks, ranks)
@@ -59,8 +61,8 @@ class SystemValidation:
         return 100 * mean, 100 * half_width
 
     def _encode(self, network: EpisodicNetwork, ranks: Ranks) -> Tensor:
-        """Return what tasks are drawn from: crops, or what the head reads of them."""
-        if network.on_features or network.head.reads == "images":
+        """Return what tasks are drawn from: features, or crops where these take less memory."""
+        if network.on_features or network.head.reads != "vectors":
             return self.samples
         spec = network.backbone.input_spec
         encoded = encode_crops(
@@ -79,8 +81,8 @@ def _classify(
         z = samples[positions.to(samples.device)].to(ranks.device)
         if z.dtype != torch.uint8:
             return z
-        images: Tensor = prepare_images(z.flatten(0, 1), network.backbone.input_spec)
-        return images.unflatten(0, positions.shape)  # type: ignore[no-any-return]
+        images = prepare_images(z.flatten(0, 1), network.backbone.input_spec)
+        return network.encode(images).unflatten(0, positions.shape)  # type: ignore[no-any-return]
 
     z_sup, z_qry = (read(positions) for positions in sampler.draw(tasks))
     head, n_way = network.head, sampler.spec.n_way
