@@ -287,7 +287,7 @@ def test_runs_of_a_system_are_in_its_row_with_their_backbone(tmp_path):
     assert status["TEAM", "resnet18"] == "published only: no public code is known"
     text = paper_table_to_latex(table)
     assert r"$55.00 \pm 9.80$ {\tiny (ResNet-18)} & 55.2" in text
-    assert "Measured here on mini-ImageNet, ResNet-18; 3 systems of own training" in table.caption
+    assert table.caption.endswith("ResNet-18; systems with their own training (3)")
 
 
 def test_figure_shows_everything_that_ran_on_a_column(tmp_path):

@@ -108,7 +108,7 @@ def reproduce(
     """Compute every table and figure of the TIM paper, beside the published numbers.
 
     Writes report.html, tables.md, tables.tex, results.json, accuracies.safetensors (the accuracy of
-    every task) and the figure. Rerun the command to resume an interrupted run. With --checkpoint
+    every task) and the figures. Rerun the command to resume an interrupted run. With --checkpoint
     and --root the rows over the whole network run too; without --features everything runs on
     features extracted from these images. Stored rows over the whole network are shown without the
     network and the images, if the feature file records them. With --system and --root, systems that

@@ -64,7 +64,7 @@ class Reproduction:
     ----------
     folder
         Folder with ``report.html``, ``tables.md``, ``tables.tex``, ``results.json``,
-        ``accuracies.safetensors`` and the figure.
+        ``accuracies.safetensors`` and the figures.
     rows
         One row per computed cell, in the order of the tables. A cell that two tables share occurs
         once.

@@ -125,9 +125,7 @@ class PaperTable:
         shared = [group.about for group in self.groups if not has_own_training(group.recipe)]
         n_systems = len(self.groups) - len(shared)
         if n_systems:
-            shared.append(
-                f"{n_systems} {'system' if n_systems == 1 else 'systems'} of own training"
-            )
+            shared.append(f"systems with their own training ({n_systems})")
         measured = "; ".join(shared)
         return f"{title}. Measured here on {measured}" if measured else title
 

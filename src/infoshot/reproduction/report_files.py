@@ -136,7 +136,7 @@ class Report:
         sections.append(_environment(self._plan, self._store))
         names = "; ".join(group.about for group in self._results.groups)
         if self._results.systems:
-            names += f"; {len(self._results.systems)} groups of systems with their own training"
+            names += f"; systems with their own training ({len(self._results.systems)})"
         document = page(_TITLE, sections, subtitle=f"InfoShot on {names}")
         write_atomically(folder / "report.html", document)
 
