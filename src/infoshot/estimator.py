@@ -35,7 +35,7 @@ from infoshot.solvers import (
     Solver,
     method_facts,
     resolve_method,
-    solve,
+    solve_with_retry,
     stored_method,
 )
 
@@ -89,7 +89,8 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         How unlikely each unlabelled row belongs to any class, larger is less likely; NaN for
         labelled rows.
     note_ : str
-        What the method decided about these rows and why, as text; empty if it has no note.
+        What the method decided about these rows and why, as text; empty if it has no note. It also
+        says if the solve diverged and the rows were solved again with smaller steps.
     prototypes_ : ndarray of shape (n_classes, n_features)
         The learned class weights, which ``predict`` uses for new samples. ``tim-auto`` also uses
         the neighbours of each row in ``fit``, so ``transduction_`` and ``predict`` can differ for
@@ -310,7 +311,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with warnings.catch_warnings():
             warnings.simplefilter("error", NonFiniteWarning)
             try:
-                solution = solve(solver, tasks)
+                solution = solve_with_retry(solver, tasks)
             except NonFiniteWarning as error:
                 raise InvalidArgumentError(
                     "X holds values so large that their squares overflow; scale the features first "

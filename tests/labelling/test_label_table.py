@@ -67,7 +67,7 @@ def test_solve_that_is_not_finite_labels_nothing(table, monkeypatch):
         return dataclasses.replace(solution, status=torch.tensor([int(Status.NON_FINITE)]))
 
     module = importlib.import_module("infoshot.labelling.table_labels")  # not the function
-    monkeypatch.setattr(module, "solve", overflowing)
+    monkeypatch.setattr(module, "solve_with_retry", overflowing)
     with pytest.raises(
         DataError, match="tim-adm did not stay finite on this table, so nothing was labelled"
     ):

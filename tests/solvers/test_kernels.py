@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from infoshot import TaskBatch, TimAdm, TimAuto, TimGd, solve
-from infoshot.solvers import Solver
+from infoshot.solvers import Solver, loop
 from infoshot.solvers import _kernels as kernels
 from tests.solvers.kernel_device import kernel_device
 
@@ -140,6 +140,22 @@ def test_solve_with_kernels_equals_solve_without(solver, monkeypatch):
     plain = solve(solver, task)
     torch.testing.assert_close(ours.probabilities, plain.probabilities, **CLOSE)
     torch.testing.assert_close(ours.prototypes, plain.prototypes, **CLOSE)
+
+
+def test_a_watched_solve_runs_the_kernel_in_parts_with_the_same_result(monkeypatch):
+    solver, task = TimAdm(n_steps=7, form="gram"), _tasks([2, 1, 1], dim=70)
+    parts, advance = [], TimAdm.advance
+    monkeypatch.setattr(loop, "EVERY", 3)
+    monkeypatch.setattr(
+        TimAdm, "advance", lambda s, t, x, n: parts.append(n) or advance(s, t, x, n)
+    )
+    watched = solve(solver, task)
+    assert parts == [3, 3, 1]
+    monkeypatch.setattr(TimAdm, "objective", Solver.objective)
+    plain = solve(solver, task)
+    assert parts[3:] == [7]
+    assert torch.equal(watched.probabilities, plain.probabilities)
+    assert torch.equal(watched.prototypes, plain.prototypes)
 
 
 def test_kernels_are_for_small_tasks_in_float32():

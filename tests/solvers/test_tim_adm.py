@@ -141,7 +141,9 @@ def test_result_with_a_prior_does_not_depend_on_the_number_of_steps(prior, real_
     )
     assert (even - odd).abs().max() < 0.05
     whole = [
-        solve(TimAdm(class_prior=prior, n_steps=n, prototype_step_size=1.0), tasks).probabilities
+        solve(
+            TimAdm(class_prior=prior, n_steps=n, prototype_step_size=1.0), tasks, quiet=True
+        ).probabilities
         for n in (150, 151)
     ]
     assert (whole[0] - whole[1]).abs().max() > 0.05

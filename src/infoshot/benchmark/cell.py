@@ -13,7 +13,7 @@ from infoshot.core import checks
 from infoshot.core.environment import environment
 from infoshot.core.memory import total_memory, watch_peak
 from infoshot.core.parallel import chunk_ranges, map_chunks
-from infoshot.core.types import FeatureTable, ResultRow, Solution
+from infoshot.core.types import FeatureTable, ResultRow, Solution, Status
 from infoshot.features import prepare
 from infoshot.metrics import (
     accuracy,
@@ -95,7 +95,7 @@ class _Scores:
 
 
 _MOST_TASKS = 10**9
-_METRICS = ("accuracy", "macro", "macro_f1", "nll", "auroc", "moved queries")
+_METRICS = ("accuracy", "macro", "macro_f1", "nll", "auroc", "moved queries", "diverged")
 
 
 def score_cell(
@@ -140,7 +140,7 @@ def score_cell(
     row = ResultRow(
         method=method.name,
         assumes=method.assumes,
-        **_summarize(scores, protocol),
+        **_summarize(scores, method, protocol),
         **protocol.describe(seconds),
         memory_mb=peak() / 2**20,
         dtype=str(protocol.dtype).removeprefix("torch."),
@@ -167,11 +167,12 @@ def _collect(
     return _Scores(per_task, bins)
 
 
-def _summarize(scores: _Scores, protocol: Protocol) -> dict[str, Any]:
+def _summarize(scores: _Scores, method: Method, protocol: Protocol) -> dict[str, Any]:
     """Fields of a row that summarize all tasks."""
-    accuracies, macro, f1, nll, areas, moved = scores.per_task.unbind(-1)
+    accuracies, macro, f1, nll, areas, moved, diverged = scores.per_task.unbind(-1)
     mean, half_width = mean_interval(accuracies)
     area, area_half_width = mean_interval(areas)
+    notes = _moved_note(moved, protocol.spec), _diverged_note(diverged, method)
     return {
         "mean": 100 * mean,
         "ci95": 100 * half_width,
@@ -181,11 +182,11 @@ def _summarize(scores: _Scores, protocol: Protocol) -> dict[str, Any]:
         "ece": 100 * expected_calibration_error(scores.bins),
         "auroc": 100 * area,
         "auroc_ci95": 100 * area_half_width,
-        "note": _note(moved, protocol.spec),
+        "note": " ".join(filter(None, notes)),
     }
 
 
-def _note(moved: Tensor, spec: TaskSpec) -> str:
+def _moved_note(moved: Tensor, spec: TaskSpec) -> str:
     """Sentence about queries that were drawn from other classes, or an empty string."""
     n_moved, n_affected = int(moved.sum()), int((moved > 0).sum())
     if not n_moved:
@@ -194,6 +195,17 @@ def _note(moved: Tensor, spec: TaskSpec) -> str:
     return (
         f"{n_moved:,} of {total:,} queries, in {n_affected:,} of {len(moved):,} tasks, come from "
         "other classes of the task because their class has too few samples."
+    )
+
+
+def _diverged_note(diverged: Tensor, method: Method) -> str:
+    """Sentence about tasks that diverged, or an empty string."""
+    n_diverged = int(diverged.sum())
+    if not n_diverged:
+        return ""
+    return (
+        f"{n_diverged:,} of {len(diverged):,} tasks diverged with {method.name}: their objective "
+        "ended higher than it was on the way, because steps overshoot."
     )
 
 
@@ -216,7 +228,9 @@ def _score_chunks(
 
     def score(chunk: range) -> _Scores:
         tasks, query_labels = gather_tasks(table, sampler, chunk)
-        solution = solve(method.solver, tasks, n_threads=1, chunk_size=len(chunk), validate=False)
+        solution = solve(
+            method.solver, tasks, n_threads=1, chunk_size=len(chunk), validate=False, quiet=True
+        )
         p = solution.probabilities
         columns = (
             accuracy(p, query_labels),
@@ -225,6 +239,7 @@ def _score_chunks(
             negative_log_likelihood(p, query_labels),
             _auroc(solution, query_labels),
             sampler.moved_queries(chunk),
+            solution.status == Status.DIVERGED,
         )
         per_task = torch.stack([column.double().cpu() for column in columns], dim=-1)
         return _Scores(per_task, calibration_bins(p, query_labels).cpu())

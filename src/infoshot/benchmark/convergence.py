@@ -78,7 +78,7 @@ def convergence_curve(
         ids = event.task_ids
         scores[ids, event.step] = accuracy(event.log_posterior(), query_labels[ids]).cpu()
 
-    solution = solve(method.solver, tasks, record_trace=True, on_step=score)
+    solution = solve(method.solver, tasks, record_trace=True, on_step=score, quiet=True)
     trace = solution.trace
     assert trace is not None
     last = torch.minimum(torch.arange(scores.shape[1]), solution.n_steps.unsqueeze(-1))

@@ -29,6 +29,10 @@ class NonFiniteWarning(RuntimeWarning):
     """A solve ended with non-finite values."""
 
 
+class DivergedWarning(RuntimeWarning):
+    """A solve ended with a higher objective than it had on the way."""
+
+
 class IsolatedWarning(UserWarning):
     """Some queries are not connected to any labelled sample, so nothing is known about them."""
 

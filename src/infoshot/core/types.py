@@ -92,11 +92,15 @@ class TaskBatch:
 
 
 class Status(IntEnum):
-    """The result status of one task."""
+    """The result status of one task.
+
+    ``DIVERGED``: its objective ended higher than it was on the way, because steps overshoot.
+    """
 
     RAN_ALL_STEPS = 0
     CONVERGED = 1
     NON_FINITE = 2
+    DIVERGED = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +175,8 @@ class ResultRow:
     log-likelihood in nats and ``ece`` the expected calibration error in percent. ``auroc``, for
     open sets only, is the area under the ROC curve of the outlier scores in percent, with the
     half-width of its interval. ``memory_mb`` is the peak memory of the run above what was in use
-    before it. ``note`` says if queries came from other classes because a class has too few samples.
+    before it. ``note`` says if queries came from other classes because a class has too few samples,
+    and how many tasks diverged.
     ``accuracies_key`` is the name of the per-task accuracies in the file of accuracies.
     """
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from infoshot.core.parallel import map_chunks
 from infoshot.core.types import TaskBatch
 from infoshot.metrics import wilson_interval
-from infoshot.solvers import Method, solve
+from infoshot.solvers import Method, solve_with_retry
 
 _TURNS = 5
 _IMAGES = 500
@@ -101,7 +101,7 @@ def hold_out(
         tasks = TaskBatch(
             z_sup[~out].unsqueeze(0), y_sup[~out].unsqueeze(0), queries.unsqueeze(0), n_way
         )
-        solution = solve(method.solver, tasks)
+        solution = solve_with_retry(method.solver, tasks)
         rows = out.nonzero().flatten()
         return rows, solution.probabilities[0, : len(rows)].cpu()
 

@@ -24,7 +24,7 @@ from infoshot.labelling.classifier import (
     outlier_scores,
     prepare_features,
 )
-from infoshot.solvers import METHODS, Method, resolve_method, solve
+from infoshot.solvers import METHODS, Method, resolve_method, solve_with_retry
 
 CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
 _ENOUGH_TO_JUDGE = 3  # examples of a class, to report one of them as mislabelled
@@ -198,7 +198,7 @@ def decide_labels(
         prepare_features(z, method) for z in (example_features, encoded.features[asked])
     )
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
-    solution = solve(method.solver, tasks)
+    solution = solve_with_retry(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} did not stay finite; check its settings.")
     # Corrections were chosen because they are hard: they say nothing about the other images.

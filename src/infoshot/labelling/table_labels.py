@@ -16,7 +16,7 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.spreadsheet import guard_formula
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
 from infoshot.features import prepare, read_features
-from infoshot.solvers import Method, Solver, resolve_method, solve
+from infoshot.solvers import Method, Solver, resolve_method, solve_with_retry
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -97,6 +97,8 @@ def label_table(
 ) -> TableLabels:
     """Label every row whose label is -1 from the rows that have a label.
 
+    A solve that diverges is repeated with smaller steps, and the note of the solution says so.
+
     Parameters
     ----------
     features
@@ -146,7 +148,7 @@ def label_table(
     tasks = TaskBatch(
         z[~unlabelled].unsqueeze(0), y_sup.unsqueeze(0), z[rows].unsqueeze(0), len(classes)
     )
-    solution = solve(chosen.solver, tasks)
+    solution = solve_with_retry(chosen.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(
             f"{chosen.name} did not stay finite on this table, so nothing was labelled; check its "

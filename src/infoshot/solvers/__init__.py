@@ -11,6 +11,7 @@ from infoshot.solvers.resolve import (
     resolve_method,
     stored_method,
 )
+from infoshot.solvers.retry import solve_with_retry
 from infoshot.solvers.sizes import tasks_per_chunk
 from infoshot.solvers.solver import Solver, State
 from infoshot.solvers.tim_adm import TimAdm
@@ -30,6 +31,6 @@ __all__ = [
     "LogisticRegression", "Matching", "MatchingT", "MetaOpt", "Method", "Oslo", "Ostim",
     "Paddle", "Preparation", "Prototype", "PrototypeT", "PtMap", "SoftKMeans", "Solver",
     "State", "StepEvent", "StepHook", "TimAdm", "TimAuto", "TimGd", "method_by_name",
-    "method_facts", "method_from_facts", "resolve_method", "solve", "stored_method",
-    "tasks_per_chunk",
+    "method_facts", "method_from_facts", "resolve_method", "solve", "solve_with_retry",
+    "stored_method", "tasks_per_chunk",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-r"""The samples of a task in blocks: a step of TIM-ADM is made of sums over them.
+r"""The state of TIM-ADM: samples of a task in blocks, over which a step computes sums.
 
 On a CPU a task of many queries has several blocks, which threads share (``map_blocks``). The blocks
 and the order of their sums depend on the number of queries only, so the result does not depend on
@@ -7,15 +7,18 @@ the number of threads. A step has two parts: each block gives its posterior and 
 ``tim_adm.py``.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
+from infoshot.solvers.solver import State
 
 _LOG2_E = math.log2(math.e)
 # Queries of a block, where there are several; threads disturb each other in small ones.
@@ -32,6 +35,24 @@ class Block:
     def select(self, keep: Tensor) -> "Block":
         """Return the block of some of the tasks, by mask."""
         return Block(self.n_sup, self.basis[keep])
+
+
+@dataclass(eq=False)
+class AdmState(State):
+    """``weights`` are coefficients of the samples in the Gram form, else prototypes."""
+
+    gram_form: bool
+    blocks: tuple[Block, ...]  # one in the Gram form; the support is in the first
+    weights: Tensor  # [task, class, n] or [task, class, dim]
+    y_scaled: Tensor  # sigma * one-hot support labels, [task, class, support]
+    y_count: Tensor  # its sum over the support, [task, class, 1]
+    log_prior: Tensor | None  # [task, class, 1]
+    balance: float | Tensor  # beta / (1 + beta), for all tasks or [task, 1, 1]
+
+    def select(self, keep: Tensor) -> Self:
+        """Return the state of some of the tasks, by mask."""
+        blocks = tuple(block.select(keep) for block in self.blocks)
+        return dataclasses.replace(super().select(keep), blocks=blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +130,46 @@ def log_sum(log_q: Tensor) -> Tensor:
     return _exp(log_q - top).sum(-1, keepdim=True).log_().add_(top)
 
 
+def joint_log_share(state: AdmState, found: list[BlockPosterior]) -> Tensor:
+    """Term that the q-step subtracts for each class, ``(task, class, 1)``, see [Q-STEP]."""
+    whole = found[0].log_share
+    if len(found) > 1:
+        whole = torch.cat([part.log_share for part in found], dim=-1).logsumexp(-1, keepdim=True)
+    if state.log_prior is not None:
+        whole = whole - state.log_prior
+    return whole * state.balance
+
+
 def soft_labels(log_q: Tensor, log_share: Tensor) -> Tensor:
     """Soft labels of the queries, ``(task, class, query)``, see [Q-STEP]; overwrites ``log_q``."""
     return torch.softmax(log_q.sub_(log_share), dim=1)
+
+
+def tim_loss_of_rows(
+    log_p: Tensor,
+    y_sup: Tensor,
+    log_prior: Tensor | None,
+    *,
+    lam: float,
+    beta: float | Tensor,
+    alpha: float,
+) -> Tensor:
+    """``objective.tim_loss``, see [TIM], in half the time, of posteriors with classes as rows.
+
+    The samples of ``log_p``, ``(task, class, sample)``, are the support, then the queries;
+    ``log_prior`` has the shape ``(task, class, 1)``.
+    """
+    n_sup = y_sup.shape[1]
+    log_p_sup, log_p_qry = log_p[:, :, :n_sup], log_p[:, :, n_sup:]
+    p = _exp(log_p_qry)
+    marginal = p.mean(-1)
+    surplus = torch.special.entr(marginal).sum(-1)
+    if log_prior is not None:
+        surplus.add_(torch.linalg.vecdot(marginal, log_prior.squeeze(-1)))
+    loss = log_p_sup.gather(1, y_sup.unsqueeze(1)).mean((1, 2)).mul_(-lam)
+    return loss.sub_(surplus.mul_(beta)).sub_(
+        p.mul_(log_p_qry).sum((1, 2)), alpha=alpha / p.shape[-1]
+    )
 
 
 def _exp(x: Tensor) -> Tensor:

@@ -32,6 +32,31 @@ def join_in_order(parts: list[tuple[Tensor, Solution]], dtype: torch.dtype) -> S
     )
 
 
+def replace_tasks(whole: Solution, which: Tensor, part: Solution, note: str) -> Solution:
+    """Replace the tasks of a mask by those of ``part``, and put a note before theirs."""
+    place = which.to(whole.probabilities.device)
+    old = whole.notes or ("",) * len(which)
+    new = iter(part.notes or ("",) * len(part.status))
+    return Solution(
+        _put(whole.probabilities, place, part.probabilities),
+        _put(whole.prototypes, place, part.prototypes),
+        _put(whole.status, which, part.status),
+        _put(whole.n_steps, which, part.n_steps),
+        _put(whole.outlier_scores, place, part.outlier_scores),
+        tuple(
+            f"{note} {next(new)}".rstrip() if is_new else kept
+            for kept, is_new in zip(old, which.tolist(), strict=True)
+        ),
+    )
+
+
+def _put(values: Tensor, which: Tensor, new: Tensor) -> Tensor:
+    """Copy of ``values`` with new ones where the mask is true."""
+    values = values.clone()
+    values[which] = new
+    return values
+
+
 def join(parts: Iterable[Solution]) -> Solution:
     """Join solutions along the task axis."""
     parts = list(parts)

@@ -1,12 +1,11 @@
 """``solve``, the only loop over steps.
 
 It splits a batch into chunks that fit into the cache, runs them on all cores, counts steps, stops
-tasks that have converged, and records how each task ended.
+tasks that have converged, watches the objective, and records how each task ended.
 """
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,13 +14,15 @@ import torch
 from torch import Tensor
 
 from infoshot.core import checks
-from infoshot.core.errors import InvalidArgumentError, NonFiniteWarning, ShapeError
+from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import Solution, Status, TaskBatch
+from infoshot.solvers.ending import finish, warn_if_diverged, warn_if_not_finite
 from infoshot.solvers.join import join, join_in_order
 from infoshot.solvers.sizes import check_memory, tasks_per_chunk
 from infoshot.solvers.solver import Solver, StateT
 from infoshot.solvers.trace import StepEvent, StepHook, TraceRecorder
+from infoshot.solvers.watch import EVERY, Watch
 
 
 def solve(
@@ -33,6 +34,7 @@ def solve(
     n_threads: int | None = None,
     chunk_size: int | None = None,
     validate: bool = True,
+    quiet: bool = False,
 ) -> Solution:
     """Classify the queries of every task in the batch.
 
@@ -56,6 +58,8 @@ def solve(
         Tasks solved together. ``None``: as many as fit into the cache.
     validate
         Check the tasks first; ``False`` saves time in loops over data that was checked before.
+    quiet
+        Do not warn about tasks that diverged; their status and notes report them anyway.
 
     Returns
     -------
@@ -96,7 +100,9 @@ def solve(
             by_blocks=solver.splits_samples(tasks),
         )
     )
-    _warn_if_not_finite(solution)
+    warn_if_not_finite(solution)
+    if not quiet:
+        warn_if_diverged(solver, solution)
     if recorder is not None:
         solution = dataclasses.replace(solution, trace=recorder.trace(solution.n_steps))
     return solution
@@ -114,27 +120,44 @@ def _solve_chunk(
     ended: list[tuple[Tensor, Solution]] = []
     state = _observe(partial(solver.init, task), solver, 0, task, ids, hooks)
     n_steps = solver.planned_steps(task)
+    watch = Watch.begin(solver, task, state) if n_steps else None
     if not hooks and solver.tolerance is None:  # single steps need not be observed
-        state = solver.advance(task, state, n_steps)
-        return join_in_order(
-            [(ids, _finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS))], dtype
-        )
+        state = _advance(solver, task, state, n_steps, watch)
+        part = finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS, watch)
+        return join_in_order([(ids, part)], dtype)
     for step in range(1, n_steps + 1):
         before = state.posterior
         state = _observe(partial(solver.step, task, state), solver, step, task, ids, hooks)
+        if watch is not None and step % EVERY == 0 and step < n_steps:
+            watch.look(solver, task, state)
         if solver.tolerance is None:
             continue
         done = _converged(solver, before, state.posterior)
         if done.any():
-            part = _finish(solver, task[done], state.select(done), step, Status.CONVERGED)
+            seen = None if watch is None else watch.select(done)
+            part = finish(solver, task[done], state.select(done), step, Status.CONVERGED, seen)
             ended.append((ids[done.cpu()], part))
             task, state, ids = task[~done], state.select(~done), ids[~done.cpu()]
+            watch = None if watch is None else watch.select(~done)
             if not len(ids):
                 break
     if len(ids):
-        part = _finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS)
+        part = finish(solver, task, state, n_steps, Status.RAN_ALL_STEPS, watch)
         ended.append((ids, part))
     return join_in_order(ended, dtype)
+
+
+def _advance(
+    solver: Solver[StateT], task: TaskBatch, state: StateT, n_steps: int, watch: Watch | None
+) -> StateT:
+    """Take all steps; in parts, between which the objective is evaluated, if it is watched."""
+    if watch is None:
+        return solver.advance(task, state, n_steps)
+    for start in range(0, n_steps, EVERY):
+        if start:
+            watch.look(solver, task, state)
+        state = solver.advance(task, state, min(EVERY, n_steps - start))
+    return state
 
 
 def _converged(solver: Solver[StateT], before: Tensor, after: Tensor) -> Tensor:
@@ -173,47 +196,3 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def _finish(
-    solver: Solver[StateT], task: TaskBatch, state: StateT, steps: int, status: Status
-) -> Solution:
-    """Make the solution from the last state."""
-    log_p = solver.log_posterior(task, state)
-    _check_shape(solver, "log_posterior", log_p, (len(task), task.n_qry, task.n_way))
-    probabilities = log_p.exp()
-    prototypes = solver.prototypes(task, state)
-    _check_shape(solver, "prototypes", prototypes, (len(task), task.n_way, task.dim))
-    outlier_scores = solver.outlier_scores(task, state)
-    if outlier_scores is None:
-        outlier_scores = -log_p.amax(-1).expm1()
-    finite = probabilities.isfinite().all(-1).all(-1) & prototypes.isfinite().all(-1).all(-1)
-    return Solution(
-        probabilities,
-        prototypes,
-        status=torch.where(finite.cpu(), int(status), int(Status.NON_FINITE)),
-        n_steps=torch.full((len(task),), steps),
-        outlier_scores=outlier_scores,
-        notes=solver.notes(task, state),
-    )
-
-
-def _check_shape(
-    solver: Solver[StateT], method: str, value: Tensor, shape: tuple[int, ...]
-) -> None:
-    if value.shape != shape:
-        raise ShapeError(
-            f"{type(solver).__name__}.{method} must return shape {shape}; got {tuple(value.shape)}."
-        )
-
-
-def _warn_if_not_finite(solution: Solution) -> None:
-    bad = (solution.status == Status.NON_FINITE).nonzero().flatten().tolist()
-    if bad:
-        warnings.warn(
-            f"The solutions of {len(bad)} of {len(solution.status)} tasks are not finite, the "
-            f"first of task {bad[0]}: the features are so large that their squares overflow, the "
-            "temperature is too high, or the method has a bug (infoshot.testing.check_solver).",
-            NonFiniteWarning,
-            stacklevel=3,
-        )

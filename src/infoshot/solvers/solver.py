@@ -168,6 +168,18 @@ class Solver(ABC, Generic[StateT]):
         """
         return support_cross_entropy(log_p_sup, task.y_sup)
 
+    def objective(self, task: TaskBatch, state: StateT) -> Tensor | None:
+        """Value that the steps decrease, shape ``(task,)``.
+
+        ``solve`` watches it and reports tasks that end higher than they were on the way. ``None``,
+        the default: there is nothing to watch.
+        """
+        return None
+
+    def with_smaller_steps(self) -> Self | None:
+        """Return the solver for tasks that diverge, or ``None`` if it has no size of steps."""
+        return None
+
     def planned_steps(self, task: TaskBatch) -> int:
         """Largest number of steps for tasks of this shape. Default: ``n_steps``."""
         return self.n_steps

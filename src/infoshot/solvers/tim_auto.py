@@ -15,13 +15,7 @@ Objective: [ADM] of ``docs/math.md`` with the chosen :math:`\beta`. Procedure:
 2. **Two trial solves**, with a small and a larger weight, measure the imbalance of the predicted
    class proportions, :math:`D = 1 - H(\hat p) / \log K`: 0 for equal proportions, 1 for a single
    class. They use at most 2,048 evenly spaced queries.
-3. **Choose the weight.** With few examples and few queries an imbalance also arises by chance, on
-   the scale :math:`\nu` with
-   :math:`\nu^2 = \frac{1}{K^2} \sum_k \frac{1}{n_k} + \frac{1}{|Q|}`, so
-
-   .. math:: \beta = 0.8 \exp\left(-14 \, (0.2 D_{small} + 0.8 D_{large}) / \nu\right),
-             \quad \text{at least } 0.04.
-
+3. **Choose the weight** :math:`\beta`, from 0.8 for no imbalance to 0.04, see ``balance.py``.
 4. **Solve** with TIM-ADM and that weight, from the same start.
 
 With fewer than two queries per class each query is classified independently, by the nearest
@@ -54,11 +48,12 @@ from infoshot.core import checks
 from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers import balance
+from infoshot.solvers.adm_blocks import AdmState
 from infoshot.solvers.baselines.prototype import shrink
 from infoshot.solvers.neighbours import average_with_neighbours, similarities_at_a_time
 from infoshot.solvers.objective import class_counts, class_logits, log_posterior
 from infoshot.solvers.solver import Rule, Solver
-from infoshot.solvers.tim_adm import AdmState, TimAdm
+from infoshot.solvers.tim_adm import TimAdm
 
 _MOST_TRIAL_QUERIES = 2048  # the trial solves use a subset of this size if there are more
 _GROWTH = 0.4  # exponent of the examples per class in the reporting temperature
@@ -157,6 +152,10 @@ class TimAuto(Solver[_AutoState]):
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
         w = self.prototypes(task, state)
         return log_posterior(state.z_qry, w, self.reporting_temperature(task))
+
+    def objective(self, task: TaskBatch, state: _AutoState) -> Tensor:
+        """Return the TIM loss with the chosen weight, shape ``(task,)``."""
+        return self._adm.loss_of(task, state, state.beta)
 
     def reporting_temperature(self, task: TaskBatch) -> float:
         """Temperature at which probabilities are calibrated for this many examples per class."""
