@@ -20,14 +20,15 @@ from infoshot.training.episodic.trained_head import TrainedHead, system_method
 from infoshot.training.episodic.trained_system import load_system
 
 
-def _save(folder, name, **settings):
+def _save(folder, name, config=None, **settings):
     torch.manual_seed(0)
     settings = resolve_head_settings(name, settings)
     head = make_head(name, 16, 3, settings)
     stored = StoredSystem(name, settings, head.state_dict())
     weights = make_backbone("tests.heads:TinyNet").state_dict()
+    names = ("a", "b", "c")
     save_checkpoint(
-        folder, "tests.heads:TinyNet", weights, class_names=("a", "b", "c"), system=stored
+        folder, "tests.heads:TinyNet", weights, class_names=names, config=config, system=stored
     )
     return folder
 
@@ -72,6 +73,17 @@ def test_benchmark_names_it_by_its_folder(tmp_path):
         "prototype", f"system:{folder}",
     ]  # fmt: skip
     assert bench(_table(), f"system:{folder}", ways=4, shots=1, tasks=5, queries=5).rows
+
+
+def test_features_of_the_network_that_stayed_frozen_are_accepted(tmp_path):
+    """They may record another digest: the network was stored in another precision."""
+    base = "f" * 64
+    table = _table(weights_sha256=base)
+    frozen = _save(tmp_path / "frozen", "protonet", {"backbone_rate": 0.0, "init_sha256": base})
+    assert bench(table, f"system:{frozen}", ways=4, shots=1, tasks=5, queries=5).rows
+    tuned = _save(tmp_path / "tuned", "protonet", {"backbone_rate": 0.1, "init_sha256": base})
+    with pytest.raises(DataError, match="extract the features with its checkpoint"):
+        bench(table, f"system:{tuned}", tasks=5)
 
 
 def test_features_of_other_weights_are_refused(tmp_path):

@@ -56,12 +56,13 @@ class TrainedHead(Solver[State]):
 
     def check_features(self, table: FeatureTable) -> None:
         """Raise ``DataError`` if features come from other weights than those of the system."""
-        encoder = open_system(self.folder, self.digest).encoder
-        found, width = table.provenance.get("weights_sha256"), encoder.backbone.feature_dim
-        if found is not None and found != encoder.digest:
+        system = open_system(self.folder, self.digest)
+        own, width = system.backbone_digests, system.encoder.backbone.feature_dim
+        found = table.provenance.get("weights_sha256")
+        if found is not None and found not in own:
             raise DataError(
                 f"the features come from weights {found[:16]}, but the system in {self.folder} has "
-                f"{encoder.digest[:16]}; extract the features with its checkpoint."
+                f"{own[0][:16]}; extract the features with its checkpoint."
             )
         if table.features.shape[1] != width:
             raise DataError(

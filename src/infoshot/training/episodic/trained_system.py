@@ -39,6 +39,18 @@ class TrainedSystem:
     head: Head
     digest: str
 
+    @property
+    def backbone_digests(self) -> tuple[str, ...]:
+        """Digests of the weights whose features the head reads.
+
+        A frozen backbone has the weights it started from, which may be stored in another precision
+        and have another digest.
+        """
+        config = self.encoder.config
+        started_from = str(config.get("init_sha256", ""))
+        frozen = config.get("backbone_rate") == 0 and started_from
+        return (self.encoder.digest, started_from) if frozen else (self.encoder.digest,)
+
     @torch.no_grad()
     def encode(self, images: Tensor) -> Tensor:
         """Return what the head reads of normalised images ``(batch, 3, height, width)``.
