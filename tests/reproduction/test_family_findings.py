@@ -122,6 +122,6 @@ def test_intervals_are_those_of_the_paired_differences(tmp_path, runs):
     expected = 1.96 * float(difference.std()) / 300**0.5
     assert half_width == pytest.approx(expected, rel=1e-3)
     tables = [family_table(check_families(results)), comparison_table([one])]
-    assert tables[1].rows[0][:4] == ["ProtoNet", "mini-ImageNet", "ResNet-18", "1"]
+    assert tables[1].rows[0][:4] == ["ProtoNet", "mini-ImageNet", "ResNet-18", "1-shot"]
     assert tables[1].rows[0][4] == f"{mean:.2f} ± {half_width:.2f}"
     assert tables[0].rows[0][1] == "mini-ImageNet"

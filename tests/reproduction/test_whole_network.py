@@ -123,7 +123,9 @@ def test_features_of_another_network_raise(given, tmp_path):
 def test_a_network_needs_images_and_images_a_network(given, tmp_path):
     with pytest.raises(InvalidArgumentError, match=r"^checkpoint must be given .* root=DIR\.$"):
         reproduce(tmp_path / "r", checkpoint=given[1])
-    with pytest.raises(InvalidArgumentError, match=r"^root must be given .* checkpoint=DIR\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^root must be given .* checkpoint=DIR or systems=DIR\.$"
+    ):
         reproduce(tmp_path / "r", root=given[3])
     result = run(*given[:2], "--out", tmp_path / "r")
     assert result.exit_code == 2

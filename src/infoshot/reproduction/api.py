@@ -47,7 +47,7 @@ from infoshot.reproduction.report_files import Report
 from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.reported_runs import plan_systems
 from infoshot.reproduction.system_scores import NO_TRIALS, Trials
-from infoshot.reproduction.system_trials import SystemLike, find_trials, open_systems
+from infoshot.reproduction.system_trials import SystemLike, Trial, find_trials, open_systems
 from infoshot.reproduction.whole_network import Network, open_network
 from infoshot.solvers import Method, Solver
 
@@ -246,23 +246,24 @@ def reproduce(
             given = read_sources(extracted, (), names[1])
             planned = plan_cells(plan, given, networks)
         store = Store(folder, [source for source, _ in given], [trial.run for trial in trials])
-        store.read()
-        at_hand = Trials(trials, folder / "cache") if trials else NO_TRIALS
-        if store.systems:
-            planned += plan_systems(plan, store.systems, at_hand)
-        run_cells(planned, given, store, networks=networks, trials=at_hand, progress=bar)
-        return _finish(plan, planned, given, networks, store, bar)
+        return _compute(plan, planned, given, networks, trials, store, bar)
 
 
-def _finish(
+def _compute(
     plan: Plan,
     planned: Sequence[PlannedCell],
     features: Sequence[Loaded],
     networks: Sequence[Network],
+    trials: Sequence[Trial],
     store: Store,
     bar: Progress,
 ) -> Reproduction:
-    """Measure run times and curves that the store does not have yet, and write the report."""
+    """Compute what the folder does not have yet, and write the report."""
+    store.read()
+    at_hand = Trials(trials, store.folder / "cache") if trials else NO_TRIALS
+    if store.systems:
+        planned = [*planned, *plan_systems(plan, store.systems, at_hand)]
+    run_cells(planned, features, store, networks=networks, trials=at_hand, progress=bar)
     first_table = features[0][1]
     network = network_of(first_table, networks)
     if "table5" in plan.experiments:

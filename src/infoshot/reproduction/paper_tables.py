@@ -184,9 +184,11 @@ def paper_table(experiment: str, results: Results, coverage: Coverage) -> PaperT
     rows = published_rows(experiment)
     columns = tuple(sorted({_column(row) for row in rows}, key=_order))
     datasets = {column.dataset for column in columns}
-    groups = tuple(
-        group for group in (*results.groups, *results.systems) if group.dataset in datasets
-    )
+    ran = {item.source.digest for item in results.planned if item.cell.experiment == experiment}
+    systems = [
+        group for group in results.systems if any(source.digest in ran for source in group.sources)
+    ]
+    groups = tuple(group for group in (*results.groups, *systems) if group.dataset in datasets)
     missing = {
         (entry.published.setting, entry.published.dataset, entry.published.backbone): entry.status
         for entry in coverage.entries

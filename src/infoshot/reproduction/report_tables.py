@@ -218,17 +218,23 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             one.subject.name,
             DATASETS.get(group.dataset, group.dataset),
             BACKBONES.get(group.backbone, group.backbone),
-            str(one.shots),
+            f"{one.shots}-shot",
         )
         mark = {HOLDS: "", FAILS: " (no)", UNDECIDED: " (?)"}[one.verdict]
-        lines.setdefault(line, {})[one.relation] = one.difference.replace(" (", "\n(") + mark
-    header = ["system", "data set", "backbone", "shots"]
-    header += [relation.replace(" ", "\n", 1) for relation in relations]
+        lines.setdefault(line, {})[one.relation] = _marked(one.difference, mark)
+    header = ["system", "data set", "backbone", "tasks"]
+    header += [relation.replace(" ", "\n") for relation in relations]
     rows = [
         [*line, *(found.get(relation, "-") for relation in relations)]
         for line, found in lines.items()
     ]
     return Table(header, rows, "Differences behind the order of the families, in points", _MARKS)
+
+
+def _marked(difference: str, mark: str) -> str:
+    """Return a difference with its mark; the range over networks is in a second line."""
+    first, bracket, rest = difference.partition(" (")
+    return first + mark + (f"\n({rest}" if bracket else "")
 
 
 def speed_table(findings: Iterable[Finding]) -> Table:
