@@ -1,5 +1,6 @@
 """Where labels go to a person, a task that diverges is solved again; benchmarks count it."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -88,4 +89,6 @@ def test_benchmark_counts_diverged_tasks_and_reports_the_published_result():
         "because steps overshoot."
     )
     smaller = method.with_settings({"prototype_step_size": 0.25, "n_steps": 2 * _steps(tasks)})
-    assert score_cell(table, smaller, protocol)[0].note == ""
+    expected, _ = score_cell(table, smaller, protocol)
+    again, _ = score_cell(table, dataclasses.replace(method, retry=True), protocol)
+    assert (again.note, again.mean) == ("", expected.mean) == (expected.note, expected.mean)

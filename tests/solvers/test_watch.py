@@ -142,9 +142,13 @@ def test_a_second_solve_that_diverges_is_reported(monkeypatch):
     tasks, _ = overshooting_tasks(2, torch.float64)
     solver = TimAdm(n_steps=STEPS[torch.float64])
     monkeypatch.setattr(TimAdm, "with_smaller_steps", lambda self: self)
+    assert (solve_with_retry(solver, tasks, quiet=True).status == Status.DIVERGED).all()
+    with pytest.warns(DivergedWarning, match="2 of 2 tasks diverged: "):
+        solve_with_retry(solver, tasks)
+    doubled = dataclasses.replace(solver, prototype_step_size=0.999)
+    monkeypatch.setattr(TimAdm, "with_smaller_steps", lambda self: doubled)
     with pytest.warns(DivergedWarning, match="2 of 2 tasks diverged, also with smaller steps: "):
-        again = solve_with_retry(solver, tasks)
-    assert (again.status == Status.DIVERGED).all()
+        solve_with_retry(solver, tasks)
     monkeypatch.setattr(TimAdm, "with_smaller_steps", lambda self: None)
     with pytest.warns(DivergedWarning, match="2 of 2 tasks diverged: "):
         solve_with_retry(solver, tasks)
@@ -204,11 +208,14 @@ def test_soft_k_means_steps_are_not_watched(real_tasks):
         assert (solve(solver, real_tasks[0]).status == Status.RAN_ALL_STEPS).all()
 
 
-def test_smaller_steps_are_a_quarter_of_the_steps_taken():
-    assert TimAdm().with_smaller_steps() == TimAdm(prototype_step_size=0.25, n_steps=300)
-    prior = TimAdm(class_prior=(3, 2, 1), n_steps=10)
-    smaller = dataclasses.replace(prior, prototype_step_size=prior.step_size() / 4, n_steps=20)
-    assert prior.with_smaller_steps() == smaller
+def test_smaller_steps_are_at_most_a_quarter_and_twice_as_many():
+    smaller = TimAdm().with_smaller_steps()
+    assert smaller == TimAdm(prototype_step_size=0.25, n_steps=300)
+    assert smaller.with_smaller_steps() == TimAdm(prototype_step_size=0.125, n_steps=600)
+    prior = TimAdm(class_prior=(3, 2, 1), n_steps=10)  # takes half steps
+    assert prior.with_smaller_steps() == dataclasses.replace(
+        prior, prototype_step_size=0.25, n_steps=20
+    )
     assert TimAuto().with_smaller_steps() is None
 
 

@@ -25,7 +25,7 @@ from infoshot.metrics import (
     mean_interval,
     negative_log_likelihood,
 )
-from infoshot.solvers import Method, solve, tasks_per_chunk
+from infoshot.solvers import Method, solve, solve_with_retry, tasks_per_chunk
 from infoshot.tasks.sampler import TaskSampler, TaskSpec, gather_tasks
 from infoshot.training.episodic.trained_head import TrainedHead
 
@@ -228,9 +228,8 @@ def _score_chunks(
 
     def score(chunk: range) -> _Scores:
         tasks, query_labels = gather_tasks(table, sampler, chunk)
-        solution = solve(
-            method.solver, tasks, n_threads=1, chunk_size=len(chunk), validate=False, quiet=True
-        )
+        run = solve_with_retry if method.retry else solve
+        solution = run(method.solver, tasks, n_threads=1, validate=False, quiet=True)
         p = solution.probabilities
         columns = (
             accuracy(p, query_labels),

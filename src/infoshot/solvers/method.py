@@ -53,6 +53,9 @@ class Method:
         What it does, in one line. Empty: the first line of the solver's docstring.
     cost
         Its main operations.
+    retry
+        Whether benchmarks solve tasks that diverge again, with smaller steps, as the estimator and
+        ``label`` always do. By default they report what the method gives.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class Method:
     assumes: tuple[Assumption, ...] = ()
     summary: str = ""
     cost: str = "unknown"
+    retry: bool = False
 
     def __post_init__(self) -> None:
         """Take what was not given from the solver."""

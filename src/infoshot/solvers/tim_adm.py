@@ -177,9 +177,9 @@ class TimAdm(TimSolver[AdmState]):
         return tim_loss_of_rows(log_p, task.y_sup, state.log_prior, lam=lam, beta=beta, alpha=alpha)
 
     def with_smaller_steps(self) -> Self:
-        """Quarter steps, twice as many: they follow the path of 150 half steps more closely."""
-        n_steps = min(2 * self.n_steps, checks.MOST_STEPS)
-        return self.with_settings(prototype_step_size=self.step_size() / 4, n_steps=n_steps)
+        """Half the size, at most a quarter of the closed-form update, and twice as many."""
+        n_steps, size = min(2 * self.n_steps, checks.MOST_STEPS), min(self.step_size() / 2, 0.25)
+        return self.with_settings(prototype_step_size=size, n_steps=n_steps)
 
     def prototypes(self, task: TaskBatch, state: AdmState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""

@@ -60,11 +60,13 @@ class Watch:
 def describe_remedy(solver: Solver[Any]) -> str:
     """Name the settings with smaller steps as text; empty if the solver has none."""
     smaller = solver.with_smaller_steps()
-    if smaller is None:
-        return ""
+    return "" if smaller is None else describe_changes(solver, smaller)
+
+
+def describe_changes(solver: Solver[Any], changed: Solver[Any]) -> str:
+    """Name the settings of the second solver that differ from those of the first, as text."""
     before = solver.settings()
-    changes = (f"{k}={v}" for k, v in smaller.settings().items() if v != before[k])
-    return ", ".join(changes)
+    return ", ".join(f"{k}={v}" for k, v in changed.settings().items() if v != before[k])
 
 
 def diverged_notes(
