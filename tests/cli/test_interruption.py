@@ -40,6 +40,7 @@ COMMANDS = {
     "demo": ("infoshot.cli.demo.bench", "--out demo"),
     "data": ("infoshot.cli.data.inspect_dataset", "inspect --dataset folder --root photos"),
     "methods": ("infoshot.cli.methods.stdout", ""),
+    "systems": ("infoshot.cli.systems.stdout", ""),
 }
 
 

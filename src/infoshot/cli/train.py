@@ -33,8 +33,7 @@ def train_backbone(
         ),
     ] = None,
     init: Annotated[
-        Path | None,
-        typer.Option(help="Checkpoint that the backbone of the system starts from."),
+        Path | None, typer.Option(help="Checkpoint that the backbone of the system starts from.")
     ] = None,
     recipe: Annotated[
         str,
