@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infoshot import FeatureTable, Prototype, TIMClassifier, solve
-from infoshot.benchmark import Protocol, score_cell
+from infoshot.benchmark import BenchResult, Protocol, score_cell
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
 from infoshot.labelling import label_table
@@ -84,10 +84,11 @@ def test_benchmark_counts_diverged_tasks_and_reports_the_published_result():
     method = METHODS["tim-adm"].with_settings({"n_steps": _steps(tasks)})
     protocol = Protocol(spec=spec, n_tasks=6, dtype=torch.float64)
     row, _ = score_cell(table, method, protocol)
-    assert row.note == (
-        "6 of 6 tasks diverged with tim-adm: their objective ended higher than it was on the way, "
-        "because steps overshoot."
-    )
+    assert row.diverged == 6
+    assert BenchResult([row]).notes() == [
+        "8-way 5-shot balanced: 6 of 6 tasks diverged with tim-adm: their objective ended higher "
+        "than it was on the way, because steps overshoot."
+    ]
     smaller = method.with_settings({"prototype_step_size": 0.25, "n_steps": 2 * _steps(tasks)})
     expected, _ = score_cell(table, smaller, protocol)
     again, _ = score_cell(table, dataclasses.replace(method, retry=True), protocol)

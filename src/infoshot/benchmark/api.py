@@ -244,11 +244,15 @@ def _find_runnable(
 
 
 def _add(result: BenchResult, row: ResultRow, scores: Tensor, reference: str) -> BenchResult:
-    """Return the result with one more row; warn of its note unless an earlier row has it."""
+    """Return the result with one more row; warn of its note unless an earlier row has it.
+
+    Tasks that diverge are part of a published method: they are counted, without a warning.
+    """
     row = dataclasses.replace(row, accuracies_key=accuracies_key(row))
     rows, accuracies = [*result.rows, row], {**result.accuracies, row.accuracies_key: scores}
     differences = paired_differences(rows, accuracies, reference) if reference else ()
     extended = BenchResult(rows, accuracies, result.skipped, differences)
     for note in extended.notes()[len(result.notes()) :]:
-        warnings.warn(note, UserWarning, stacklevel=3)
+        if row.note and note.endswith(row.note):
+            warnings.warn(note, UserWarning, stacklevel=3)
     return extended

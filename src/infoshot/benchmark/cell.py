@@ -140,7 +140,7 @@ def score_cell(
     row = ResultRow(
         method=method.name,
         assumes=method.assumes,
-        **_summarize(scores, method, protocol),
+        **_summarize(scores, protocol),
         **protocol.describe(seconds),
         memory_mb=peak() / 2**20,
         dtype=str(protocol.dtype).removeprefix("torch."),
@@ -167,12 +167,11 @@ def _collect(
     return _Scores(per_task, bins)
 
 
-def _summarize(scores: _Scores, method: Method, protocol: Protocol) -> dict[str, Any]:
+def _summarize(scores: _Scores, protocol: Protocol) -> dict[str, Any]:
     """Fields of a row that summarize all tasks."""
     accuracies, macro, f1, nll, areas, moved, diverged = scores.per_task.unbind(-1)
     mean, half_width = mean_interval(accuracies)
     area, area_half_width = mean_interval(areas)
-    notes = _moved_note(moved, protocol.spec), _diverged_note(diverged, method)
     return {
         "mean": 100 * mean,
         "ci95": 100 * half_width,
@@ -182,11 +181,12 @@ def _summarize(scores: _Scores, method: Method, protocol: Protocol) -> dict[str,
         "ece": 100 * expected_calibration_error(scores.bins),
         "auroc": 100 * area,
         "auroc_ci95": 100 * area_half_width,
-        "note": " ".join(filter(None, notes)),
+        "note": _note(moved, protocol.spec),
+        "diverged": int(diverged.sum()),
     }
 
 
-def _moved_note(moved: Tensor, spec: TaskSpec) -> str:
+def _note(moved: Tensor, spec: TaskSpec) -> str:
     """Sentence about queries that were drawn from other classes, or an empty string."""
     n_moved, n_affected = int(moved.sum()), int((moved > 0).sum())
     if not n_moved:
@@ -195,17 +195,6 @@ def _moved_note(moved: Tensor, spec: TaskSpec) -> str:
     return (
         f"{n_moved:,} of {total:,} queries, in {n_affected:,} of {len(moved):,} tasks, come from "
         "other classes of the task because their class has too few samples."
-    )
-
-
-def _diverged_note(diverged: Tensor, method: Method) -> str:
-    """Sentence about tasks that diverged, or an empty string."""
-    n_diverged = int(diverged.sum())
-    if not n_diverged:
-        return ""
-    return (
-        f"{n_diverged:,} of {len(diverged):,} tasks diverged with {method.name}: their objective "
-        "ended higher than it was on the way, because steps overshoot."
     )
 
 

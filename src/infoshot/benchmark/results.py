@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,8 @@ class BenchResult:
 
     def notes(self) -> list[str]:
         """Notes of the rows, each with the kind of task that it is about."""
-        return list(dict.fromkeys(f"{_task(row)}: {row.note}" for row in self.rows if row.note))
+        notes = (f"{_task(row)}: {note}" for row in self.rows for note in _row_notes(row))
+        return list(dict.fromkeys(notes))
 
     def to_json(self) -> str:
         """Rows as JSON, with ``against``, ``difference`` and ``difference_ci95`` if known."""
@@ -151,6 +152,16 @@ class BenchResult:
                 }
             entries.append(entry)
         return entries
+
+
+def _row_notes(row: ResultRow) -> Iterator[str]:
+    if row.note:
+        yield row.note
+    if row.diverged:
+        yield (
+            f"{row.diverged:,} of {row.tasks:,} tasks diverged with {row.method}: their objective "
+            "ended higher than it was on the way, because steps overshoot."
+        )
 
 
 def accuracies_key(row: ResultRow) -> str:

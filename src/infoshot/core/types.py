@@ -175,8 +175,8 @@ class ResultRow:
     log-likelihood in nats and ``ece`` the expected calibration error in percent. ``auroc``, for
     open sets only, is the area under the ROC curve of the outlier scores in percent, with the
     half-width of its interval. ``memory_mb`` is the peak memory of the run above what was in use
-    before it. ``note`` says if queries came from other classes because a class has too few samples,
-    and how many tasks diverged.
+    before it. ``note`` says if queries came from other classes because a class has too few samples.
+    ``diverged`` counts the tasks whose solve diverged, see :class:`Status`.
     ``accuracies_key`` is the name of the per-task accuracies in the file of accuracies.
     """
 
@@ -206,4 +206,5 @@ class ResultRow:
     memory_mb: float = math.nan
     macro_f1: float = math.nan
     note: str = ""
+    diverged: int = 0
     accuracies_key: str = ""
