@@ -1,11 +1,11 @@
 """How often tim-adm diverges, whether solve reports it, and what smaller steps give.
 
-python scripts/divergence.py NAME=FILE ...      writes results/divergence.json in about an hour
+python scripts/divergence.py NAME=FILE ...      takes more than an hour
 
 The embedded features (mini-ImageNet's test classes) and those of its validation classes are always
-included; the committed file also has cub-val, cub-test (ResNet-18 trained on mini-ImageNet) and
-cub-val-lite0, cub-test-lite0 (the default encoder). Names that contain "val" are validation
-classes: the table of candidates is made of these only.
+included; useful others are CUB with a ResNet-18 trained on mini-ImageNet (cub-val, cub-test) and
+with the default encoder. Names that contain "val" are validation classes: the table of candidates
+is made of these only.
 """
 
 import argparse

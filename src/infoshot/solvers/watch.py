@@ -6,9 +6,8 @@ has *diverged* if it ends having lost more than a tenth of what it had gained,
 .. math:: L_{end} - \min_j L_j > \max\left(0.1 \, (L_0 - \min_j L_j), \; 0.01\right).
 
 The rule does not depend on the scale of the objective, except for its second part, which ignores
-rounding. It was chosen on validation classes of mini-ImageNet and CUB: it reports all tasks that
-end more than ten points below class means because of their steps, and among those that it reports
-smaller steps are more accurate. ``docs/math.md`` has the experiments.
+rounding. It was chosen on validation classes of mini-ImageNet and CUB. ``docs/math.md`` says how
+often tasks diverge, and ``scripts/divergence.py`` compares it with other rules.
 
 Cost: four evaluations for 150 steps, each a little cheaper than a step.
 """
