@@ -89,7 +89,7 @@ def test_random_numbers_of_the_caller_are_kept():
     ("change", "message"),
     [
         ({"epoch": 3}, r"Unknown training setting 'epoch'. Did you mean 'epochs'\?"),
-        ({"head.temprature": 3}, r"'head.temprature'. Did you mean 'head.temperature'\?"),
+        ({"head.temperatures": 3}, r"'head.temperatures'. Did you mean 'head.temperature'\?"),
         ({"head.temperature": 0}, "protonet: temperature must be a finite number above 0; got 0"),
         ({"batch_size": 3}, "Unknown training setting 'batch_size'"),
         ({"tasks_per_step": 0}, "tasks_per_step must be a whole number of at least 1; got 0"),

@@ -54,7 +54,11 @@ def test_head_of_the_user_is_a_system():
     ("name", "settings", "message"),
     [
         ("protonte", {}, r"Unknown system 'protonte'. Did you mean 'protonet'\?"),
-        ("protonet", {"temprature": 1}, r"'head.temprature'. Did you mean 'head.temperature'\?"),
+        (
+            "protonet",
+            {"temperatures": 1},
+            r"'head.temperatures'. Did you mean 'head.temperature'\?",
+        ),
         ("protonet", {"temperature": 0}, "protonet: temperature must be a finite number above 0"),
         ("matchnet", {"temperature": "hot"}, "matchnet: temperature must be a finite number"),
         ("tests.heads:torch", {}, "must be a class derived from infoshot.training.episodic.head"),
