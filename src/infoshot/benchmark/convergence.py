@@ -100,10 +100,10 @@ def _seconds_alone(method: Method, tasks: TaskBatch) -> Tensor:
     def count(event: StepEvent) -> None:
         seconds[event.step] += event.seconds
 
-    solve(method.solver, tasks[:1], on_step=count, validate=False)
+    solve(method.solver, tasks[:1], on_step=count, validate=False, quiet=True)
     seconds.zero_()  # that was a warm-up
     for number in range(len(tasks)):
-        solve(method.solver, tasks[number : number + 1], on_step=count, validate=False)
+        solve(method.solver, tasks[number : number + 1], on_step=count, validate=False, quiet=True)
     return seconds.cumsum(0) / len(tasks)
 
 

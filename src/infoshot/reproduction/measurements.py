@@ -239,7 +239,7 @@ def _seconds(name: str, tasks: TaskBatch) -> float:
     """Time one solve."""
     _synchronise(tasks)
     start = time.perf_counter()
-    solve(METHODS[name].solver, tasks, n_threads=1, validate=False)
+    solve(METHODS[name].solver, tasks, n_threads=1, validate=False, quiet=True)
     _synchronise(tasks)
     return time.perf_counter() - start
 
