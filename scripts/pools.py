@@ -259,7 +259,7 @@ def summarise(right: Tensor, base: Tensor, confidence: Tensor) -> dict[str, floa
 
 
 def print_tables(path: Path) -> None:
-    """Print the tables of docs/pools.md: methods over all cells, and tim-auto in every cell."""
+    """Print tables: methods over all cells, and tim-auto in every cell."""
     rows = json.loads(path.read_text())["rows"]
     halves = dict.fromkeys(row["half"] for row in rows)
     for half in halves:
