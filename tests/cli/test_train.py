@@ -137,11 +137,11 @@ def test_set_overrides_options_and_these_the_file(root, tmp_path):
 def test_every_setting_can_be_given(root, tmp_path):
     values = {"epochs": "1", "batch_size": "4", "learning_rate": "1e-2", "schedule": "cosine",
               "drops": "[0.5]", "drop_factor": ".5", "momentum": "0.8", "nesterov": "true",
-              "weight_decay": "5e-4", "label_smoothing": "0", "crop_area": "0.2",
-              "crop_aspect": "0.5,2", "jitter": "0", "flip": "False", "val_tasks": "3",
-              "rotation_weight": "0.5", "mixup": "2", "distillation_weight": "0.25",
-              "distillation_temperature": "2", "seed": "2", "classifier": "cosine",
-              "classifier_scale": "30", "classifier_scaling": "fixed",
+              "weight_decay": "5e-4", "train_crop": "64", "label_smoothing": "0",
+              "crop_area": "0.2", "crop_aspect": "0.5,2", "jitter": "0", "flip": "False",
+              "val_tasks": "3", "rotation_weight": "0.5", "mixup": "2",
+              "distillation_weight": "0.25", "distillation_temperature": "2", "seed": "2",
+              "classifier": "cosine", "classifier_scale": "30", "classifier_scaling": "fixed",
               "margin": "-0.02"}  # fmt: skip
     assert set(values) == set(SETTINGS)
     pairs = [text for name, value in values.items() for text in ("--set", f"{name}={value}")]
@@ -151,7 +151,8 @@ def test_every_setting_can_be_given(root, tmp_path):
     assert {name: config[name] for name in SETTINGS} == {
         "epochs": 1, "batch_size": 4, "learning_rate": 0.01, "schedule": "cosine", "drops": [0.5],
         "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
-        "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2], "jitter": 0,
+        "train_crop": 64, "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2],
+        "jitter": 0,
         "flip": False, "val_tasks": 3, "seed": 2, "rotation_weight": 0.5, "mixup": 2,
         "distillation_weight": 0.25, "distillation_temperature": 2, "classifier": "cosine",
         "classifier_scale": 30, "classifier_scaling": "fixed", "margin": -0.02,

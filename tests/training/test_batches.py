@@ -157,3 +157,14 @@ def test_batches_use_the_augmentation_settings():
     for x, y in _batches(images, **settings).epoch(0):
         whole = SPEC.normalise(images.train.images[y].float() / 255)
         torch.testing.assert_close(x, whole, atol=1e-5, rtol=0)
+
+
+def test_training_crops_may_have_another_size_than_test_crops():
+    """Pillow resizes the whole image in the same way, except that it rounds to whole numbers."""
+    images = _images(size=32)
+    settings = {"crop_area": 1.0, "crop_aspect": (1.0, 1.0), "jitter": 0, "flip": False}
+    for x, y in _batches(images, **settings, train_crop=16).epoch(0):
+        pixels = [image.permute(1, 2, 0).numpy() for image in images.train.images[y]]
+        small = [Image.fromarray(p).resize((16, 16), Image.Resampling.BILINEAR) for p in pixels]
+        expected = torch.from_numpy(np.stack(small)).permute(0, 3, 1, 2).float() / 255
+        torch.testing.assert_close(x, SPEC.normalise(expected), atol=2 / 255 / 0.22, rtol=0)

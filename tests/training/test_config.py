@@ -16,7 +16,8 @@ from infoshot.training.records import EpochRecord, best_epoch
 CHANGED = {
     "epochs": 7, "batch_size": 12, "learning_rate": 0.3, "schedule": "cosine", "drops": [0.25],
     "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
-    "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2.0], "jitter": 0, "flip": False,
+    "train_crop": 64, "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2.0],
+    "jitter": 0, "flip": False,
     "rotation_weight": 0.5, "mixup": 2.0, "distillation_weight": 0.3, "distillation_temperature": 2,
     "classifier": "cosine", "classifier_scale": 30, "classifier_scaling": "fixed", "margin": -0.02,
     "val_tasks": 9, "seed": 3,
@@ -99,6 +100,9 @@ def test_cosine_schedule_follows_its_formula():
         ({"margin": 2}, "margin must be between -1 and 1; got 2"),
         ({"margin": -0.1}, "margin must be 0 unless classifier is 'cosine' and classifier_scal"),
         ({"margin": 0.1, "classifier": "cosine"}, "classifier_scaling 'fixed'; got 0.1"),
+        ({"train_crop": 8}, "train_crop must be a whole number of at least 16; got 8"),
+        ({"train_crop": 64.5}, "train_crop must be a whole number of at least 16; got 64.5"),
+        ({"train_crop": 10**6}, "train_crop must be at most 4096; got 1000000"),
         ({"crop_area": 0}, "crop_area must be a finite number above 0; got 0"),
         ({"crop_area": 1.1}, "crop_area must be at most 1; got 1.1"),
         ({"crop_aspect": (2.0, 0.5)}, r"crop_aspect must be the smallest and .* got \[2.0, 0.5\]"),
@@ -126,7 +130,8 @@ def test_every_field_can_be_set():
 def test_written_configuration_is_read_back(tmp_path, settings):
     config = resolve_config("conv4", settings=settings)
     write_config(tmp_path / "config.toml", config)
-    assert read_config(tmp_path / "config.toml") == config.to_json()
+    expected = {name: value for name, value in config.to_json().items() if value is not None}
+    assert read_config(tmp_path / "config.toml") == expected
     again = resolve_config("conv4", tmp_path / "config.toml")
     assert again == dataclasses.replace(config, batch_size=config.images_per_step())
     assert resolve_config("resnet18", str(tmp_path / "config.toml")).backbone == "resnet18"

@@ -74,7 +74,7 @@ def test_settings_change_the_training(root, tmp_path):
     recipe = TrainConfig(backbone="conv4", epochs=1, **RECIPE)
     digests = set()
     changes = ({}, {"nesterov": True}, {"label_smoothing": 0}, {"weight_decay": 0.1},
-               {"crop_area": 0.9}, {"jitter": 0})  # fmt: skip
+               {"crop_area": 0.9}, {"train_crop": 64}, {"jitter": 0})  # fmt: skip
     for number, settings in enumerate(changes):
         result = train(
             "folder", root, "conv4", tmp_path / str(number), config=recipe, settings=settings,
@@ -159,7 +159,8 @@ def test_run_from_before_new_settings_resumes(finished, root, tmp_path):
     """A stored configuration without the new fields counts as having their defaults."""
     result, _ = finished
     shutil.copytree(result.last.parent, tmp_path, dirs_exist_ok=True)
-    new = ("schedule", "drop_factor", "nesterov", "crop_area", "crop_aspect", "jitter", "flip")
+    new = ("schedule", "drop_factor", "nesterov", "train_crop", "crop_area", "crop_aspect",
+           "jitter", "flip")  # fmt: skip
     for name in ("best", "last"):
         path = tmp_path / name / "checkpoint.json"
         description = json.loads(path.read_text())

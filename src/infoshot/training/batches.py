@@ -61,7 +61,9 @@ class Batches:
         self._batch_size = min(config.images_per_step(), self._n_images // ranks.size * ranks.size)
         if self._batch_size == 0:
             raise DataError(f"{self._n_images} images are too few for {ranks.size} processes.")
-        self._images = AugmentedImages(images.train, spec, config, ranks.device, compile=compile)
+        self._images = AugmentedImages(
+            images.train, spec, config, ranks.device, crop=config.train_crop, compile=compile
+        )
         self._labels = images.train_labels.to(ranks.device)
 
     def __len__(self) -> int:
@@ -99,6 +101,8 @@ class AugmentedImages:
         Seed and augmentation.
     device
         Where the network runs.
+    crop
+        Side of the augmented images in pixels; ``None``: what the network expects.
     compile
         Whether to compile the augmentation.
     """
@@ -110,9 +114,11 @@ class AugmentedImages:
         config: RunConfig,
         device: str,
         *,
+        crop: int | None = None,
         compile: bool = False,
     ) -> None:
         self._config, self._spec, self._device = config, spec, device
+        self._crop = spec.crop if crop is None else crop
         self._images = move_if_it_fits(images.images, device)
         self._sizes = images.sizes.to(device)
         self._input = torch.compile(_network_input) if compile else _network_input
@@ -131,7 +137,7 @@ class AugmentedImages:
             flip=config.flip,
         )
         images = self._images[indices.to(self._images.device)].to(self._device)
-        return self._input(images, drawn.box, drawn.flip, drawn.jitter, self._spec)
+        return self._input(images, drawn.box, drawn.flip, drawn.jitter, self._crop, self._spec)
 
 
 def prepare_ahead(
@@ -151,9 +157,9 @@ def prepare_ahead(
 
 
 def _network_input(
-    images: Tensor, box: Tensor, flip: Tensor, jitter: Tensor, spec: InputSpec
+    images: Tensor, box: Tensor, flip: Tensor, jitter: Tensor, crop: int, spec: InputSpec
 ) -> Tensor:
-    x = augment(images, Augmentation(box, flip, jitter), spec.crop)
+    x = augment(images, Augmentation(box, flip, jitter), crop)
     return spec.normalise(x).contiguous(memory_format=torch.channels_last)
 
 
