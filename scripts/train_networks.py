@@ -112,6 +112,7 @@ def _keep_features(
         out=path,
         base_mean=True,
         base_root=None if images == base else folders.data[base],
+        cache=folders.runs / "cache",
         device=device,
         progress=True,
     )

@@ -1,10 +1,12 @@
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from infoshot.core.errors import MissingDependencyError
 from infoshot.features.cache import FeatureCache, default_cache_folder
 
 ENCODER = {"backbone": "conv4", "weights_sha256": "0" * 64}
@@ -143,6 +145,13 @@ def test_default_folder_is_that_of_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
     assert default_cache_folder().name == "infoshot"
+
+
+def test_default_folder_without_platformdirs_says_what_to_do(monkeypatch):
+    monkeypatch.delenv("INFOSHOT_CACHE", raising=False)
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    with pytest.raises(MissingDependencyError, match="platformdirs, or name a folder in the env"):
+        default_cache_folder()
 
 
 def test_a_reader_finds_rows_that_another_process_merges_meanwhile(cache, monkeypatch):

@@ -30,6 +30,7 @@ def _config(system):
     return resolve_episodic_config(system, NET, settings=SETTINGS)
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # we multiply in float32
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("head", ["Linear", "MapHead", "ImageHead"])
 def test_losses_equal_those_of_a_cpu_up_to_half_precision(images, tmp_path, head, compiled):

@@ -45,6 +45,7 @@ def test_augmentation_is_the_same_on_both_devices():
     )
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # we multiply in float32
 @pytest.mark.parametrize("compiled", [False, True])
 def test_losses_equal_those_of_a_cpu_up_to_half_precision(root, tmp_path, compiled):
     images = _images(root)

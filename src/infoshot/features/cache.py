@@ -28,7 +28,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
-from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError, InvalidArgumentError, MissingDependencyError
 from infoshot.core.regular_file import read_regular
 
 _MANY_PARTS = 8
@@ -50,6 +50,8 @@ def default_cache_folder() -> Path:
     ------
     InvalidArgumentError
         If ``INFOSHOT_CACHE`` names a file.
+    MissingDependencyError
+        If ``INFOSHOT_CACHE`` is not set and the package that knows the folder is not installed.
     """
     if given := os.environ.get("INFOSHOT_CACHE"):
         if os.path.lexists(given) and not os.path.isdir(given):  # noqa: PTH112 - never raises
@@ -57,8 +59,13 @@ def default_cache_folder() -> Path:
                 f"the environment variable INFOSHOT_CACHE must name a folder; got '{given}'."
             )
         return Path(given)
-    from platformdirs import user_cache_path
-
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the default cache folder needs the package platformdirs; run: pip install "
+            "platformdirs, or name a folder in the environment variable INFOSHOT_CACHE."
+        ) from error
     return user_cache_path("infoshot", appauthor=False)
 
 
