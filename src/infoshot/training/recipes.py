@@ -30,7 +30,7 @@ from typing import Any
 # The settings that differ from the defaults of ``TrainConfig``, which are the published ones.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
-    "small": {"batch_size": 64, "weight_decay": 5e-4},
+    "small": {"epochs": 200, "batch_size": 64, "weight_decay": 5e-4, "train_crop": 72},
     "strong": {
         "epochs": 120,
         "schedule": "cosine",
