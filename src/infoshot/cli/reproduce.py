@@ -107,13 +107,14 @@ def reproduce(
 ) -> None:
     """Compute every table and figure of the TIM paper, beside the published numbers.
 
-    Writes report.html, tables.md, tables.tex, results.json, accuracies.safetensors (the accuracy of
-    every task) and the figures. Rerun the command to resume an interrupted run. With --checkpoint
-    and --root the rows over the whole network run too; without --features everything runs on
-    features extracted from these images. Stored rows over the whole network are shown without the
-    network and the images, if the feature file records them. With --system and --root, systems that
-    train their own network fill their rows, also of stored results later. The last line says how
-    many numbers of Tables 1 to 4 were measured.
+    Writes report.html, tables.md, tables.tex, results.json, accuracies.safetensors (the correct
+    queries of every task) and the figures. Rerun the command to resume an interrupted run, on any
+    device; stored numbers of at least as many tasks are kept. With --checkpoint and --root the rows
+    over the whole network run too; without --features everything runs on features extracted from
+    these images. Stored rows over the whole network are shown without the network and the images,
+    if the feature file records them. With --system and --root, systems that train their own network
+    fill their rows, also of stored results later. The last line says how many numbers of Tables 1
+    to 4 were measured.
 
     Example: infoshot reproduce --features mine.safetensors --out report
     """

@@ -283,16 +283,20 @@ def _check_rows(source: Source, table: FeatureTable, cell: Cell) -> None:
 
 
 def _cell_key(protocol: Protocol, *what: Any) -> str:  # noqa: ANN401 - any plain value
-    """Return the digest of everything the numbers of a cell depend on."""
-    how = [protocol.n_tasks, str(protocol.dtype), protocol.device.split(":")[0]]
-    return _digest(*what, _task(protocol), *how)
+    """Return the digest of everything the tasks of a cell depend on.
+
+    The number of tasks is not part of it: a result with at least as many is shown, one with fewer
+    is replaced. The device is not either: a report may be extended where the GPU of its results is
+    not.
+    """
+    return _digest(*what, _task(protocol), str(protocol.dtype))
 
 
 def _network_key(protocol: Protocol, network: Sequence[str], setting: Adaptation) -> str:
     """Return the digest of everything the tasks of a cell over the whole network depend on.
 
-    The number of tasks is not part of it, so that more tasks continue a result. The device is not
-    either: a report may be made where the GPU of its results is not.
+    As with :func:`_cell_key`, neither the number of tasks nor the device is part of it. More tasks
+    continue a result.
     """
     how = [type(setting).__name__, dataclasses.asdict(setting)]
     return _digest("whole network", list(network), how, _task(protocol))
@@ -301,7 +305,7 @@ def _network_key(protocol: Protocol, network: Sequence[str], setting: Adaptation
 def system_key(protocol: Protocol, source: Source, form: str) -> str:
     """Return the digest of everything the tasks of a trained system depend on.
 
-    As with cells over the whole network, more tasks continue a result, on any device.
+    As with :func:`_network_key`, more tasks continue a result, on any device.
     """
     return _digest("system", source.digest, form, _task(protocol))
 

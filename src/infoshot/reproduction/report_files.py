@@ -3,11 +3,13 @@
 Everything is made from what the store holds, so the same results give the same files.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from infoshot.benchmark.convergence import CurveSummary
 from infoshot.benchmark.plots import plot_convergence, plot_systems
 from infoshot.core.atomic import write_atomically
+from infoshot.core.types import ResultRow
 from infoshot.report.page import Details, Part, Picture, Section, Table, Text, page
 from infoshot.reproduction.coverage import Coverage
 from infoshot.reproduction.family_findings import compare_families
@@ -275,10 +277,21 @@ def _draw_systems(store: Store, table: PaperTable | None) -> Picture | None:
 
 
 def _environment(plan: Plan, store: Store) -> Section:
+    computed_on = Counter(map(_machine, store.rows.values()))
     row = next(iter(store.rows.values()), None)
     known = [] if row is None else [[key, str(value)] for key, value in row.environment.items()]
     features = [
         ["features", f"{source.name} (sha256 {source.digest[:16]}...)"] for source in store.sources
     ]
     features.append(["tasks", f"{QUERIES} queries per class, seed {plan.seed}"])
+    if len(computed_on) > 1:
+        parts = [f"{machine}: {n_rows:,} numbers" for machine, n_rows in computed_on.items()]
+        features.append(["computed on", "; ".join([*parts, "the first of them below"])])
     return Section("Environment", [Table(["", ""], [*features, *known], "Environment of the run")])
+
+
+def _machine(row: ResultRow) -> str:
+    """Return the GPU or the processor that computed a row."""
+    about = row.environment
+    processor = f"{about.get('processor', row.device)} ({about.get('cores', '?')} cores)"
+    return str(about.get("gpu", row.device)) if row.device.startswith("cuda") else processor

@@ -32,7 +32,8 @@ class Store:
     """The results in the folder of a report: ``results.json`` and ``accuracies.safetensors``.
 
     Both are rewritten after every cell, the accuracies first. A cell counts as computed if it is in
-    both. ``systems`` are the runs of trained systems that are given or stored, and ``extra`` holds
+    both. The file holds numbers of correct queries, in a quarter of the space of accuracies.
+    ``systems`` are the runs of trained systems that are given or stored, and ``extra`` holds
     the measured run times and curves.
     """
 
@@ -58,8 +59,11 @@ class Store:
         if stored is None:
             return
         self._check_sources(stored.sources)
-        self.accuracies = _read_accuracies(self.folder / "accuracies.safetensors")
-        self.rows = {key: row for key, row in stored.rows.items() if key in self.accuracies}
+        tensors = _read_tensors(self.folder / "accuracies.safetensors")
+        self.rows = {key: row for key, row in stored.rows.items() if key in tensors}
+        self.accuracies = {
+            key: _accuracies_from_counts(tensors[key], row) for key, row in self.rows.items()
+        }
         self.systems = merge_runs(stored.systems, self.systems)
         self.extra = stored.extra
 
@@ -81,7 +85,8 @@ class Store:
 
     def write(self) -> None:
         """Write both files."""
-        write_atomically(self.folder / "accuracies.safetensors", save(self.accuracies))
+        counts = {key: _counts(self.accuracies[key], row) for key, row in self.rows.items()}
+        write_atomically(self.folder / "accuracies.safetensors", save(counts))
         entries = json.loads(rows_to_json(list(self.rows.values())))
         document = {
             "format": _FORMAT,
@@ -135,7 +140,20 @@ def _not_a_report(path: Path) -> DataError:
     )
 
 
-def _read_accuracies(path: Path) -> dict[str, Tensor]:
+def _counts(accuracies: Tensor, row: ResultRow) -> Tensor:
+    """Return the number of correct queries of each task."""
+    n_queries = row.ways * row.queries
+    dtype = torch.uint8 if n_queries <= torch.iinfo(torch.uint8).max else torch.int32
+    return (accuracies.double() * n_queries).round().to(dtype)
+
+
+def _accuracies_from_counts(tensor: Tensor, row: ResultRow) -> Tensor:
+    if tensor.is_floating_point():  # reports of earlier versions hold the accuracies
+        return tensor
+    return (tensor.double() / (row.ways * row.queries)).float()
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load(read_regular(path))
     except (OSError, SafetensorError):
