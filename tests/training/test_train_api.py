@@ -263,12 +263,14 @@ def test_missing_tensorboard_gives_the_install_command(root, tmp_path, monkeypat
         ({"dataset": "cifar"}, InvalidArgumentError, "Unknown dataset 'cifar'"),
         ({"config": "none.toml"}, DataError, "none.toml: cannot be read"),
         ({"settings": {"label_smoothing": 0.9}}, InvalidArgumentError, "at most 0.75 for 4"),
+        ({"root": "nowhere"}, DataError, "nowhere: there is no such folder"),
     ],
 )
 def test_wrong_input_is_named(root, tmp_path, change, error, message):
     arguments = {"dataset": "folder", "root": root, "backbone": "conv4", "device": "cpu"}
     with pytest.raises(error, match=message):
-        train(**{**arguments, **change}, out=tmp_path)
+        train(**{**arguments, **change}, out=tmp_path / "runs" / "one")
+    assert not any(tmp_path.iterdir())
 
 
 def test_missing_validation_and_broken_images_give_warnings(tmp_path):

@@ -12,7 +12,7 @@ import torch
 from infoshot.backbones import make_backbone
 from infoshot.backbones.checkpoint_description import BEST, LAST
 from infoshot.core import checks
-from infoshot.core.atomic import check_writable, make_folder
+from infoshot.core.atomic import check_writable, output_folder
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.distributed import join_processes
@@ -200,13 +200,15 @@ def train(
         open_progress(progress, shown=ranks.is_main) as shown,
     ):
         job.config.check_processes(ranks.size)
-        make_folder(out)
-        check_writable(out / LOG_NAME)
-        found = base_splits(open_dataset(dataset, root, Path(splits) if splits else None))
-        if skip_broken:
-            found = _drop_broken(*found, warn=ranks.is_main, progress=shown)
-        loop = {"ranks": ranks, "compile": compile, "tensorboard": tensorboard, "progress": shown}
-        records = job.run(dataset, *found, out, loop)
+        with output_folder(out):
+            check_writable(out / LOG_NAME)
+            found = base_splits(open_dataset(dataset, root, Path(splits) if splits else None))
+            if skip_broken:
+                found = _drop_broken(*found, warn=ranks.is_main, progress=shown)
+            records = job.run(
+                dataset, *found, out,
+                {"ranks": ranks, "compile": compile, "tensorboard": tensorboard, "progress": shown},
+            )  # fmt: skip
     return TrainResult(
         config=job.config,
         records=tuple(records),
