@@ -252,7 +252,7 @@ def _plan_network_cell(
 
 def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
     method, protocol = cell.method(), plan.protocol(cell)
-    what = (method.name, method.preparation, method.solver.settings(), *_code(method.solver))
+    what = (method.name, method.preparation, method.solver.provenance(), *_code(method.solver))
     key = _cell_key(protocol, source.digest, *what)
     reason = ""
     n_classes = len(table.labels[table.labels >= 0].unique())
