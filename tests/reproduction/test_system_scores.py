@@ -196,8 +196,7 @@ def test_root_serves_systems_of_its_data_set_and_the_domain_shift(mini, cub, tmp
     with pytest.raises(DataError) as caught:
         find_trials(plan, open_systems([birds]), [mini], tmp_path)
     assert str(caught.value) == (
-        "tpn: root must have images of cub, which the system was trained on; "
-        f"got {mini} (mini-imagenet)."
+        f"root must have images of cub, which tpn was trained on; got {mini} (mini-imagenet)."
     )
 
 
@@ -248,8 +247,16 @@ def test_wrong_usage_is_one_sentence(mini, tmp_path):
         "systems must be different runs; got 'feat' and 'feat' with the same content."
     )
     few = make_folders(tmp_path / "few", 12, (24, 26), MINI)
-    with pytest.raises(DataError, match=r"n_shot \+ n_query must be at most 12 for class"):
-        find_trials(PLAN, open_systems([make_system()]), [few], tmp_path)
+    with pytest.raises(DataError) as caught:
+        find_trials(PLAN, open_systems([make_system()]), [mini, few], tmp_path)
+    assert str(caught.value) == (
+        f"{few}, split 'test': 1-shot tasks of the paper need 16 images of every class; "
+        f"'{min(MINI['test'])}' has 12."
+    )
+    four = make_folders(tmp_path / "four", 20, (24, 26), {"test": MINI["test"][:4]})
+    with pytest.raises(DataError) as caught:
+        find_trials(PLAN, open_systems([make_system()]), [four], tmp_path)
+    assert str(caught.value) == (f"{four}, split 'test': the paper's tasks have 5 classes; got 4.")
 
     class Undefined(Vectors):
         def log_posterior(self, *task):
