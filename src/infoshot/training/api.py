@@ -301,7 +301,8 @@ def _plan_base(
     """Check everything that can be known before images are read."""
     if init is not None:
         raise InvalidArgumentError(
-            "init must be None without a system: base training starts from random weights."
+            "init must be given together with system=NAME: base training starts from random "
+            "weights."
         )
     if isinstance(config, EpisodicConfig):
         raise InvalidArgumentError(
@@ -321,7 +322,10 @@ def _check_system_arguments(recipe: str, teacher: object) -> None:
             f"got '{recipe}'."
         )
     if teacher is not None:
-        raise InvalidArgumentError("teacher must be None with a system, which has no teacher.")
+        raise InvalidArgumentError(
+            "teacher must be left out for a system, which is not distilled; to start from a "
+            "trained network, pass init=CHECKPOINT."
+        )
 
 
 def _load_images(

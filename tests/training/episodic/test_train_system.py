@@ -102,12 +102,21 @@ def test_frozen_backbone_stays_as_it_is(root, base, tmp_path):
         ({"settings": {"backbone_rate": 0}}, InvalidArgumentError, "init must be the checkpoint"),
         ({"init": "nowhere"}, DataError, "nowhere: this checkpoint folder does not exist"),
         ({"recipe": "strong"}, InvalidArgumentError, "recipe must be 'paper' with a system"),
-        ({"teacher": "x"}, InvalidArgumentError, "teacher must be None with a system"),
+        (
+            {"teacher": "x"},
+            InvalidArgumentError,
+            "teacher must be left out for a system, which is not distilled; to start from a "
+            "trained network, pass init=CHECKPOINT",
+        ),
         ({"config": TrainConfig(backbone=NET)}, InvalidArgumentError, "must be an EpisodicConfig"),
         ({"lr": -1}, InvalidArgumentError, "lr must be a finite number above 0; got -1"),
         ({"batch_size": 0}, InvalidArgumentError, "tasks_per_step must be a whole number of at l"),
         ({"backbone": "resnet19"}, InvalidArgumentError, "Unknown backbone 'resnet19'"),
-        ({"system": None, "init": "x"}, InvalidArgumentError, "init must be None without a system"),
+        (
+            {"system": None, "init": "x"},
+            InvalidArgumentError,
+            "init must be given together with system=NAME: base training starts from random",
+        ),
         (
             {"system": None, "config": EpisodicConfig(backbone=NET, system="protonet")},
             InvalidArgumentError,
@@ -192,7 +201,16 @@ def test_command_names_options(root, tmp_path):
                  tmp_path / "run", "--device", "cpu")  # fmt: skip
     result = _run(*arguments, "--init", tmp_path)
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: --init must be None without a system")
+    assert result.stderr == (
+        "Error: --init must be given together with --system NAME: base training starts from "
+        "random weights.\n"
+    )
+    result = _run(*arguments, "--system", "protonet", "--teacher", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: --teacher must be left out for a system, which is not distilled; to start from a "
+        "trained network, pass --init CHECKPOINT.\n"
+    )
     result = _run(*arguments, "--system", "protonte")
     assert result.exit_code == 2
     assert "Unknown system 'protonte'. Did you mean 'protonet'?" in result.stderr
