@@ -129,6 +129,30 @@ def test_interrupted_run_with_rotation_and_mixup_resumes_to_the_same_weights(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_run_without_a_finished_epoch_is_no_checkpoint_yet(root, tmp_path):
+    def stop(phase, done, total):
+        if phase == "training" and done > 0:
+            raise Stop
+
+    run, arguments = tmp_path / "run", {"epochs": 1, "settings": RECIPE, "device": "cpu"}
+    with pytest.raises(Stop):
+        train("folder", root, "conv4", run, **arguments, progress=stop)
+    message = (
+        f"{run}: no epoch of this training is finished yet, so there is no checkpoint; if it was "
+        "interrupted, rerun the training to resume it."
+    )
+    for named in (run, run / "best", run / "last", run / "best" / "checkpoint.json"):
+        with pytest.raises(DataError) as caught:
+            load_checkpoint(named)
+        assert str(caught.value) == message
+    with pytest.raises(DataError, match="no epoch of this training is finished yet"):
+        train("folder", root, "conv4", tmp_path / "other", teacher=run, **arguments)
+    train("folder", root, "conv4", run, **arguments)
+    assert load_checkpoint(run).epoch == 1
+    with pytest.raises(DataError, match="first: this checkpoint folder does not exist"):
+        load_checkpoint(run / "first")
+
+
 def test_student_learns_from_its_teacher(strong, root, tmp_path):
     settings = {**RECIPE, "distillation_weight": 1.0, "learning_rate": 0.05}
     arguments = ("folder", root, "conv4", tmp_path / "student")

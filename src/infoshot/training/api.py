@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from infoshot.backbones import make_backbone
-from infoshot.backbones.checkpoint_description import BEST, LAST
+from infoshot.backbones.checkpoint_description import BEST, CONFIG_NAME, LAST
 from infoshot.core import checks
 from infoshot.core.atomic import check_writable, output_folder
 from infoshot.core.errors import InvalidArgumentError
@@ -32,7 +32,6 @@ from infoshot.training.episodic.system_run import (
     load_training_features,
     plan_system,
 )
-from infoshot.training.epochs import CONFIG_NAME
 from infoshot.training.events import summary_writer
 from infoshot.training.records import CSV_NAME, LOG_NAME, EpochRecord, best_epoch
 from infoshot.training.training_images import TrainingImages, base_splits, load_training_images

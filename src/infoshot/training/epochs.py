@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infoshot.backbones.checkpoint_description import CONFIG_NAME
 from infoshot.core.atomic import make_folder, sole_writer
 from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
@@ -30,7 +31,6 @@ from infoshot.training.records import EpochRecord
 from infoshot.training.run_config import RunConfig
 from infoshot.training.snapshot import Snapshot, read_snapshot
 
-CONFIG_NAME = "config.toml"
 _DROPOUT = 4  # stream of random numbers
 
 
