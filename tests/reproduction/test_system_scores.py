@@ -200,6 +200,15 @@ def test_root_serves_systems_of_its_data_set_and_the_domain_shift(mini, cub, tmp
     )
 
 
+def test_rows_say_what_a_system_assumes(mini, tmp_path):
+    class Balanced(Vectors):
+        assumes = ("balance",)
+
+    planned, store = _evaluate(tmp_path, [make_system(kind=Balanced)], [mini])
+    assert {item.cell.assumes for item in planned} == {("balance",)}
+    assert {row.assumes for row in store.rows.values()} == {("balance",)}
+
+
 def test_images_of_unknown_classes_are_those_of_the_training(tmp_path):
     root = make_folders(tmp_path / "own", 20, (24, 26), {"test": "abcde"})
     assert recognise_dataset(root) == ""

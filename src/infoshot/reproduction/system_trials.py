@@ -192,7 +192,7 @@ def _trial(name: str, system: TrainedSystem, images: EvaluationImages, how: Extr
         n_classes=len(images.split.class_names),
         n_way=int(getattr(system.head, "n_way", 0)),
         forms=tuple(
-            SystemForm(form, one.head.reads, one.head.transductive, _title(form))
+            SystemForm(form, one.head.reads, one.head.transductive, _title(form), one.head.assumes)
             for form, one in forms.items()
         ),
     )

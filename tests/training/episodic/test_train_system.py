@@ -194,6 +194,11 @@ def test_command_lists_the_systems(tmp_path):
         assert entries[name]["needs_init"] == system.needs_init
     assert "random weights; --init is optional" in result.stdout
     assert entries["protonet"]["reads"] == "vectors"
+    balanced = {name for name, entry in entries.items() if entry["assumes"] == ["balance"]}
+    assert balanced == {"sib", "maml"}
+    assert all(entry["assumes"] == [] for name, entry in entries.items() if name not in balanced)
+    of_sib = result.stdout.partition("\nsib: ")[2].partition("\nleo: ")[0]
+    assert "  assumes      balance (every class has about the same number of queries)" in of_sib
 
 
 def test_command_names_options(root, tmp_path):

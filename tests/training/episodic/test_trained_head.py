@@ -47,6 +47,15 @@ def test_head_keeps_the_contract_of_a_solver(tmp_path, name):
     assert (method.preparation, method.transductive, method.inductive) == ("none", False, False)
 
 
+def test_rows_say_what_a_trained_system_assumes(tmp_path):
+    names = {name: _save(tmp_path / name, name) for name in ("sib", "tpn", "protonet")}
+    systems = [f"system:{folder}" for folder in names.values()]
+    result = bench(_table(), systems, ways=5, shots=1, tasks=5, queries=5)
+    assert [row.assumes for row in result.rows] == [("balance",), (), ()]
+    _, cells = result.table()
+    assert [line[1] for line in cells] == ["balance", "nothing", "nothing"]
+
+
 def test_method_is_the_head_on_features_as_they_are(tmp_path):
     _save(tmp_path, "protonet", temperature=0.3)
     tasks, _ = gaussian_tasks(4, n_way=3, dim=16, separation=20.0)

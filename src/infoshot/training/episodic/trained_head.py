@@ -130,6 +130,7 @@ def system_method(folder: str | os.PathLike[str]) -> Method:
         solver=solver,
         preparation="none",
         transductive=system.head.transductive,
+        assumes=system.head.assumes,
         summary=resolve_system(system.name).summary,
         cost="that of the head",
     )
