@@ -179,6 +179,19 @@ def test_teacher_that_cannot_teach_is_named(strong, root, tmp_path):
         train("folder", root, "conv4", tmp_path / "run", teacher=tmp_path / "other", device="cpu")
 
 
+def test_different_run_is_described_with_few_digits(root, tmp_path):
+    arguments = {"epochs": 1, "settings": RECIPE, "device": "cpu"}
+    train("folder", root, "conv4", tmp_path, **arguments)
+    for drops, shown in (([0.5, 0.8], "[0.5, 0.7333] there, [0.5, 0.8] here"),
+                         ([0.5, 0.7333], "[0.5, 0.7333333333333333] there, [0.5, 0.7333] here"),
+                         ):  # fmt: skip
+        with pytest.raises(DataError) as caught:
+            train("folder", root, "conv4", tmp_path,
+                  **arguments | {"settings": {**RECIPE, "drops": drops}})  # fmt: skip
+        assert f"(drops {shown})" in str(caught.value)
+    assert "drops = [0.5, 0.7333333333333333]" in (tmp_path / "config.toml").read_text()
+
+
 def test_run_from_before_new_settings_resumes(finished, root, tmp_path):
     """A stored configuration without the new fields counts as having their defaults."""
     result, _ = finished

@@ -12,6 +12,7 @@ from infoshot.cli._console import stdout
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.outputs import write_output
 from infoshot.core.plugins import list_entry_points
+from infoshot.core.setting_text import format_setting
 from infoshot.labelling.output_checks import check_results
 from infoshot.solvers import ASSUMPTIONS, ENTRY_POINTS, METHODS, Method, resolve_method
 from infoshot.solvers.method import Assumption
@@ -67,7 +68,9 @@ def _installed() -> Iterator[Method]:
 
 def _block(entry: Mapping[str, Any]) -> str:
     """A few lines about one method, readable at any width."""
-    settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
+    settings = ", ".join(
+        f"{name}={format_setting(value)}" for name, value in entry["settings"].items()
+    )
     together, new = entry["transductive"], entry["classifies_new_samples"]
     lines = [
         f"{entry['method']}: {entry['does']}",

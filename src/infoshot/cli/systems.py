@@ -10,6 +10,7 @@ import typer
 from infoshot.cli._console import stdout
 from infoshot.cli.methods import describe_assumptions
 from infoshot.core.outputs import write_output
+from infoshot.core.setting_text import format_setting
 from infoshot.labelling.output_checks import check_results
 from infoshot.training.episodic.registry import STARTS, SYSTEMS, TRAINS, make_head
 
@@ -60,7 +61,9 @@ def list_systems(
 def _block(entry: Mapping[str, Any]) -> str:
     """A few lines about one system, readable at any width."""
     head = {f"head.{name}": value for name, value in entry["head_settings"].items()}
-    settings = ", ".join(f"{name}={value}" for name, value in {**head, **entry["settings"]}.items())
+    settings = ", ".join(
+        f"{name}={format_setting(value)}" for name, value in {**head, **entry["settings"]}.items()
+    )
     together = entry["transductive"]
     init = "needs --init" if entry["needs_init"] else "--init is optional"
     lines = [

@@ -197,6 +197,12 @@ def test_command_lists_the_systems(tmp_path):
     balanced = {name for name, entry in entries.items() if entry["assumes"] == ["balance"]}
     assert balanced == {"sib", "maml"}
     assert all(entry["assumes"] == [] for name, entry in entries.items() if name not in balanced)
+    # Fractions are rounded for people, published decimals and files are not.
+    shown = " ".join(result.stdout.split())
+    assert "drops=(0.3333, 0.3333, 0.6667, 0.8333), drop_factor=0.2" in shown
+    assert "head.dropout=0.307651" in shown
+    assert "head.l2_weight=3.623413e-10" in shown
+    assert entries["metaopt"]["settings"]["drops"] == [1 / 3, 1 / 3, 2 / 3, 5 / 6]
     of_sib = result.stdout.partition("\nsib: ")[2].partition("\nleo: ")[0]
     assert "  assumes      balance (every class has about the same number of queries)" in of_sib
 
