@@ -207,7 +207,7 @@ def check_hyperparameters_survive_storage(solver: Solver[Any], device: str = "cp
     assert all(name in repr(solver) for name in settings), "repr must contain every field"
     assert pickle.loads(pickle.dumps(solver)) == solver, "a pickled solver must equal the original"
     lines = [f"{name} = {json.dumps(v)}" for name, v in settings.items() if v is not None]
-    rebuilt = type(solver)(**tomllib.loads("\n".join(lines))).settings()
+    rebuilt = solver.with_settings(**tomllib.loads("\n".join(lines))).settings()
     assert json.dumps(rebuilt) == json.dumps(settings), "TOML must preserve every hyperparameter"
 
 

@@ -212,6 +212,8 @@ def test_methods_lists_assumptions(tmp_path):
     assert entries["tim-auto"]["assumes"] == []
     assert "the number of queries of each class is known" in " ".join(result.output.split())
     assert entries["tim-gd"]["settings"]["learning_rate"] == 1e-4
+    assert "share=0.4667," in result.output
+    assert entries["prototype+t"]["settings"]["share"] == 35 / 75
 
 
 BAD = {

@@ -210,7 +210,7 @@ def test_unusable_data_gives_one_sentence(spoil, message, root, tmp_path):
     error = result.stderr.splitlines()[-1]
     assert error.startswith("Error: ")
     assert message in error
-    assert not (tmp_path / "run" / "last").exists()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from infoshot import DataError
-from infoshot.core.atomic import make_folder, sole_writer, temporary_name, write_atomically
+from infoshot.core.atomic import (
+    make_folder,
+    output_folder,
+    sole_writer,
+    temporary_name,
+    write_atomically,
+)
 
 HOLD = """
 import sys
@@ -177,3 +183,32 @@ def test_own_files_replace_links_but_nothing_else(tmp_path):
     with pytest.raises(DataError, match=r"pipe: cannot be written \(a device, a pipe or a socket"):
         write_atomically(tmp_path / "pipe", "new")
     assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("failure", [DataError("refused"), KeyboardInterrupt()])
+def test_folder_of_a_refused_command_is_removed(failure, tmp_path):
+    (tmp_path / "mine").mkdir()
+    for folder in (tmp_path / "mine" / "a" / "b", tmp_path / "mine"):
+        with pytest.raises(type(failure)), output_folder(folder):
+            raise failure
+        assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
+def test_folder_with_a_result_is_kept(tmp_path):
+    def write_and_fail():
+        (tmp_path / "a" / "b" / "result").write_text("")
+        raise DataError("stopped")
+
+    with pytest.raises(DataError), output_folder(tmp_path / "a" / "b"):
+        write_and_fail()
+    assert listed(tmp_path / "a" / "b") == ["result"]
+    with output_folder(tmp_path / "c"):
+        pass
+    assert listed(tmp_path) == ["a", "c"]
+
+
+def test_no_parent_is_left_of_a_folder_that_cannot_be_made(tmp_path):
+    folder = tmp_path / "a" / ("x" * 300)
+    with pytest.raises(DataError, match="this folder cannot be created"), output_folder(folder):
+        pass
+    assert listed(tmp_path) == []

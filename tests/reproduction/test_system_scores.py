@@ -196,9 +196,17 @@ def test_root_serves_systems_of_its_data_set_and_the_domain_shift(mini, cub, tmp
     with pytest.raises(DataError) as caught:
         find_trials(plan, open_systems([birds]), [mini], tmp_path)
     assert str(caught.value) == (
-        "tpn: root must have images of cub, which the system was trained on; "
-        f"got {mini} (mini-imagenet)."
+        f"root must have images of cub, which tpn was trained on; got {mini} (mini-imagenet)."
     )
+
+
+def test_rows_say_what_a_system_assumes(mini, tmp_path):
+    class Balanced(Vectors):
+        assumes = ("balance",)
+
+    planned, store = _evaluate(tmp_path, [make_system(kind=Balanced)], [mini])
+    assert {item.cell.assumes for item in planned} == {("balance",)}
+    assert {row.assumes for row in store.rows.values()} == {("balance",)}
 
 
 def test_images_of_unknown_classes_are_those_of_the_training(tmp_path):
@@ -248,8 +256,16 @@ def test_wrong_usage_is_one_sentence(mini, tmp_path):
         "systems must be different runs; got 'feat' and 'feat' with the same content."
     )
     few = make_folders(tmp_path / "few", 12, (24, 26), MINI)
-    with pytest.raises(DataError, match=r"n_shot \+ n_query must be at most 12 for class"):
-        find_trials(PLAN, open_systems([make_system()]), [few], tmp_path)
+    with pytest.raises(DataError) as caught:
+        find_trials(PLAN, open_systems([make_system()]), [mini, few], tmp_path)
+    assert str(caught.value) == (
+        f"{few}, split 'test': 1-shot tasks of the paper need 16 images of every class; "
+        f"'{min(MINI['test'])}' has 12."
+    )
+    four = make_folders(tmp_path / "four", 20, (24, 26), {"test": MINI["test"][:4]})
+    with pytest.raises(DataError) as caught:
+        find_trials(PLAN, open_systems([make_system()]), [four], tmp_path)
+    assert str(caught.value) == (f"{four}, split 'test': the paper's tasks have 5 classes; got 4.")
 
     class Undefined(Vectors):
         def log_posterior(self, *task):

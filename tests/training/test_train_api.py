@@ -129,6 +129,30 @@ def test_interrupted_run_with_rotation_and_mixup_resumes_to_the_same_weights(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_run_without_a_finished_epoch_is_no_checkpoint_yet(root, tmp_path):
+    def stop(phase, done, total):
+        if phase == "training" and done > 0:
+            raise Stop
+
+    run, arguments = tmp_path / "run", {"epochs": 1, "settings": RECIPE, "device": "cpu"}
+    with pytest.raises(Stop):
+        train("folder", root, "conv4", run, **arguments, progress=stop)
+    message = (
+        f"{run}: no epoch of this training is finished yet, so there is no checkpoint; if it was "
+        "interrupted, rerun the training to resume it."
+    )
+    for named in (run, run / "best", run / "last", run / "best" / "checkpoint.json"):
+        with pytest.raises(DataError) as caught:
+            load_checkpoint(named)
+        assert str(caught.value) == message
+    with pytest.raises(DataError, match="no epoch of this training is finished yet"):
+        train("folder", root, "conv4", tmp_path / "other", teacher=run, **arguments)
+    train("folder", root, "conv4", run, **arguments)
+    assert load_checkpoint(run).epoch == 1
+    with pytest.raises(DataError, match="first: this checkpoint folder does not exist"):
+        load_checkpoint(run / "first")
+
+
 def test_student_learns_from_its_teacher(strong, root, tmp_path):
     settings = {**RECIPE, "distillation_weight": 1.0, "learning_rate": 0.05}
     arguments = ("folder", root, "conv4", tmp_path / "student")
@@ -153,6 +177,19 @@ def test_teacher_that_cannot_teach_is_named(strong, root, tmp_path):
     (tmp_path / "other" / "checkpoint.json").write_text(json.dumps(description))
     with pytest.raises(DataError, match="the teacher was trained on other classes"):
         train("folder", root, "conv4", tmp_path / "run", teacher=tmp_path / "other", device="cpu")
+
+
+def test_different_run_is_described_with_few_digits(root, tmp_path):
+    arguments = {"epochs": 1, "settings": RECIPE, "device": "cpu"}
+    train("folder", root, "conv4", tmp_path, **arguments)
+    for drops, shown in (([0.5, 0.8], "[0.5, 0.7333] there, [0.5, 0.8] here"),
+                         ([0.5, 0.7333], "[0.5, 0.7333333333333333] there, [0.5, 0.7333] here"),
+                         ):  # fmt: skip
+        with pytest.raises(DataError) as caught:
+            train("folder", root, "conv4", tmp_path,
+                  **arguments | {"settings": {**RECIPE, "drops": drops}})  # fmt: skip
+        assert f"(drops {shown})" in str(caught.value)
+    assert "drops = [0.5, 0.7333333333333333]" in (tmp_path / "config.toml").read_text()
 
 
 def test_run_from_before_new_settings_resumes(finished, root, tmp_path):
@@ -263,12 +300,14 @@ def test_missing_tensorboard_gives_the_install_command(root, tmp_path, monkeypat
         ({"dataset": "cifar"}, InvalidArgumentError, "Unknown dataset 'cifar'"),
         ({"config": "none.toml"}, DataError, "none.toml: cannot be read"),
         ({"settings": {"label_smoothing": 0.9}}, InvalidArgumentError, "at most 0.75 for 4"),
+        ({"root": "nowhere"}, DataError, "nowhere: there is no such folder"),
     ],
 )
 def test_wrong_input_is_named(root, tmp_path, change, error, message):
     arguments = {"dataset": "folder", "root": root, "backbone": "conv4", "device": "cpu"}
     with pytest.raises(error, match=message):
-        train(**{**arguments, **change}, out=tmp_path)
+        train(**{**arguments, **change}, out=tmp_path / "runs" / "one")
+    assert not any(tmp_path.iterdir())
 
 
 def test_missing_validation_and_broken_images_give_warnings(tmp_path):

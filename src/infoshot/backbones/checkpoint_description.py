@@ -11,7 +11,8 @@ from infoshot.core.regular_file import read_regular
 
 DESCRIPTION_NAME = "checkpoint.json"
 FORMAT = "infoshot.checkpoint/1"
-BEST, LAST = "best", "last"
+BEST, LAST = "best", "last"  # the checkpoints of a training run
+CONFIG_NAME = "config.toml"  # its settings, which it writes before the first epoch
 _LARGEST = 2**28
 
 
@@ -24,12 +25,8 @@ def read_description(folder: Path) -> dict[str, Any]:
         If it is missing or not valid.
     """
     path = folder / DESCRIPTION_NAME
-    if not folder.is_dir():
-        raise DataError(f"{folder}: this checkpoint folder does not exist.")
     if not path.is_file():
-        inside = sorted(found.parent for found in folder.glob(f"*/{DESCRIPTION_NAME}"))
-        hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
-        raise DataError(f"{path}: there is no such file, so the folder is not a checkpoint.{hint}")
+        raise DataError(_why_missing(folder))
     try:
         text = read_regular(path, _LARGEST)
         description = {**_OPTIONAL, **json.loads(text)}
@@ -44,6 +41,26 @@ def read_description(folder: Path) -> dict[str, Any]:
         reason = repr(error)[:200]
         raise DataError(f"{path}: not the description of a checkpoint ({reason}).") from error
     return {name: description[name] for name in _FIELDS}
+
+
+def _why_missing(folder: Path) -> str:
+    """Return the message for a folder without a description."""
+    run = folder.parent if folder.name in (BEST, LAST) else folder
+    if (run / CONFIG_NAME).is_file() and not _checkpoints_in(run):
+        return (
+            f"{run}: no epoch of this training is finished yet, so there is no checkpoint; if it "
+            "was interrupted, rerun the training to resume it."
+        )
+    if not folder.is_dir():
+        return f"{folder}: this checkpoint folder does not exist."
+    inside = _checkpoints_in(folder)
+    hint = f" Did you mean {' or '.join(map(str, inside))}?" if inside else ""
+    path = folder / DESCRIPTION_NAME
+    return f"{path}: there is no such file, so the folder is not a checkpoint.{hint}"
+
+
+def _checkpoints_in(folder: Path) -> list[Path]:
+    return sorted(found.parent for found in folder.glob(f"*/{DESCRIPTION_NAME}"))
 
 
 def _is_digest(value: object) -> bool:

@@ -146,7 +146,7 @@ def score_cell(
         dtype=str(protocol.dtype).removeprefix("torch."),
         features=features_name,
         features_digest=features_digest,
-        settings={"preparation": method.preparation, **method.solver.settings()},
+        settings={"preparation": method.preparation, **method.solver.provenance()},
     )
     return row, scores.per_task[:, 0].clone()
 

@@ -6,6 +6,7 @@ head of a trained few-shot system is named ``system:FOLDER``.
 """
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -87,12 +88,21 @@ def _parse_entry(entry: MethodSpec) -> tuple[Method, dict[str, Any]]:
                 f"methods must hold pairs of a method and a mapping of settings; got {entry!r}."
             )
         return _resolve(entry[0]), dict(entry[1])
-    is_system = isinstance(entry, str) and entry.startswith(PREFIX)
-    if isinstance(entry, str) and not is_system and (match := _VARIANT.fullmatch(entry)):
+    match = _VARIANT.fullmatch(entry) if isinstance(entry, str) else None
+    if match and not _ends_a_folder(match):
         changes = dict(parse_setting(part) for part in _split(match["settings"]))
         return _resolve(match["method"].strip()), changes
     changes = _changed_fields(entry) if isinstance(entry, Solver) else {}
     return _resolve(entry), changes
+
+
+def _ends_a_folder(match: re.Match[str]) -> bool:
+    """Whether parentheses belong to the name of the folder of a system."""
+    if not match[0].startswith(PREFIX):
+        return False
+    whole, start = (text.removeprefix(PREFIX) for text in (match[0], match["method"].strip()))
+    # Path raises if the name is too long.
+    return os.path.exists(whole) or not os.path.exists(start)  # noqa: PTH110
 
 
 def _resolve(method: MethodLike) -> Method:
@@ -115,10 +125,15 @@ def _apply_settings(methods: Sequence[Method], settings: Mapping[str, Any]) -> l
         if not affected:
             names = ", ".join(dict.fromkeys(method.name for method in chosen))
             known = sorted({name for method in chosen for name in method.solver.settings()})
+            if method_name:
+                raise InvalidArgumentError(f"none of the methods ({names}) is '{method_name}'.")
+            if not known:
+                raise InvalidArgumentError(
+                    f"none of the methods ({names}) has settings that can be changed; "
+                    f"got '{field}'."
+                )
             raise InvalidArgumentError(
-                f"none of the methods ({names}) is '{method_name}'."
-                if method_name
-                else unknown_name(f"setting of the methods ({names})", field, known)
+                unknown_name(f"setting of the methods ({names})", field, known)
             )
         for number in affected:
             chosen[number] = chosen[number].with_settings({field: value})

@@ -1,5 +1,6 @@
-"""Output of the commands: the two consoles, and tables."""
+"""Output of the commands: the two consoles, tables, and output that nobody reads."""
 
+import select
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,20 @@ def complain(kind: str, sentence: str) -> None:
     """Print one sentence on stderr, without wrapping it."""
     style = "bold red" if kind == "Error" else "yellow"
     _PlainConsole(stderr=True).print(f"{kind}: {visible(sentence)}", style=style, soft_wrap=True)
+
+
+def end_if_nobody_reads(error: Exception) -> None:
+    """Raise ``BrokenPipeError`` if it is the cause and nobody reads stdout, as after ``head``.
+
+    Typer then ends the process silently, with the exit code 1 that Python's documentation, click
+    and rich have for it. Other broken pipes are errors.
+    """
+    for broken in (error, error.__cause__):
+        if isinstance(broken, BrokenPipeError) and hasattr(select, "poll"):
+            stdout_pipe = select.poll()
+            stdout_pipe.register(1, 0)  # no events: a closed pipe is always reported
+            if stdout_pipe.poll(0):
+                raise broken
 
 
 def count_statuses(images: "Sequence[ImageLabel]") -> str:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from infoshot.cli._commands import COMMANDS
-from infoshot.cli._console import complain, stdout
+from infoshot.cli._console import complain, end_if_nobody_reads, stdout
 from infoshot.cli._options import list_options, name_options
 from infoshot.core import interrupts
 from infoshot.core.errors import InfoshotError, LostProcessError
@@ -60,6 +60,7 @@ class _Group(TyperGroup):
             complain("Interrupted", f"{kept}rerun the command to {how}")
             raise typer.Exit(130) from None
         except InfoshotError as error:
+            end_if_nobody_reads(error)
             complain("Error", self._in_options(ctx, str(error)))
             code = 1 if isinstance(error, LostProcessError) else 2
             _exit_if_distributed(code)
@@ -67,6 +68,7 @@ class _Group(TyperGroup):
         except Exception as error:
             if isinstance(error, (typer.Exit, typer.Abort)) or hasattr(error, "exit_code"):
                 raise  # raised by the parser
+            end_if_nobody_reads(error)
             first = str(error).split("\n", 1)[0]
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(place.filename).name}, line {place.lineno}"

@@ -2,7 +2,7 @@
 
 import json as json_format
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +12,10 @@ from infoshot.cli._console import stdout
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.outputs import write_output
 from infoshot.core.plugins import list_entry_points
+from infoshot.core.setting_text import format_setting
 from infoshot.labelling.output_checks import check_results
 from infoshot.solvers import ASSUMPTIONS, ENTRY_POINTS, METHODS, Method, resolve_method
+from infoshot.solvers.method import Assumption
 
 _PREPARATION = {
     "l2": "scaled to unit length",
@@ -66,11 +68,13 @@ def _installed() -> Iterator[Method]:
 
 def _block(entry: Mapping[str, Any]) -> str:
     """A few lines about one method, readable at any width."""
-    settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
+    settings = ", ".join(
+        f"{name}={format_setting(value)}" for name, value in entry["settings"].items()
+    )
     together, new = entry["transductive"], entry["classifies_new_samples"]
     lines = [
         f"{entry['method']}: {entry['does']}",
-        f"  assumes      {_assumptions(entry)}",
+        f"  assumes      {describe_assumptions(entry['assumes'])}",
         f"  queries      {'classified together' if together else 'classified independently'}",
         f"  new samples  {'yes' if new else 'no'}{', with TIMClassifier' if new else ''}",
         f"  features     {_PREPARATION[entry['features']]}",
@@ -80,9 +84,7 @@ def _block(entry: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _assumptions(entry: Mapping[str, Any]) -> str:
-    """Assumptions of a method, by name and as text."""
-    return (
-        "; ".join(f"{name} ({ASSUMPTIONS[name]})" for name in entry["assumes"])
-        or "nothing about the queries"
-    )
+def describe_assumptions(names: Sequence[Assumption]) -> str:
+    """Return what a method or a system assumes, by name and as text."""
+    texts = (f"{name} ({ASSUMPTIONS[name]})" for name in names)
+    return "; ".join(texts) or "nothing about the queries"

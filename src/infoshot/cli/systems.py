@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from infoshot.cli._console import stdout
+from infoshot.cli.methods import describe_assumptions
 from infoshot.core.outputs import write_output
+from infoshot.core.setting_text import format_setting
 from infoshot.labelling.output_checks import check_results
 from infoshot.training.episodic.registry import STARTS, SYSTEMS, TRAINS, make_head
 
@@ -40,6 +42,7 @@ def list_systems(
                 "needs_init": system.needs_init,
                 "reads": head.reads,
                 "transductive": head.transductive,
+                "assumes": head.assumes,
                 "settings": dict(system.settings),
                 "head_settings": system.head_settings(),
                 "reference": system.reference,
@@ -58,7 +61,9 @@ def list_systems(
 def _block(entry: Mapping[str, Any]) -> str:
     """A few lines about one system, readable at any width."""
     head = {f"head.{name}": value for name, value in entry["head_settings"].items()}
-    settings = ", ".join(f"{name}={value}" for name, value in {**head, **entry["settings"]}.items())
+    settings = ", ".join(
+        f"{name}={format_setting(value)}" for name, value in {**head, **entry["settings"]}.items()
+    )
     together = entry["transductive"]
     init = "needs --init" if entry["needs_init"] else "--init is optional"
     lines = [
@@ -66,6 +71,7 @@ def _block(entry: Mapping[str, Any]) -> str:
         f"  trains       {TRAINS[entry['trains']]}",
         f"  starts from  {STARTS[entry['starts_from']]}; {init}",
         f"  reads        {_READS[entry['reads']]}",
+        f"  assumes      {describe_assumptions(entry['assumes'])}",
         f"  queries      {'classified together' if together else 'classified independently'}",
         f"  settings     {settings}",
         f"  reference    {entry['reference']}",

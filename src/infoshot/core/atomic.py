@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -92,6 +92,32 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{path}: this folder cannot be created ({error.strerror}).") from error
+
+
+@contextmanager
+def output_folder(path: Path) -> Iterator[None]:
+    """Create a folder and its parents; if the block fails, remove those that are still empty.
+
+    Folders that existed before are kept.
+
+    Raises
+    ------
+    DataError
+        If the folder cannot be created.
+    """
+    made = [
+        folder
+        for folder in (path, *path.parents)
+        if not os.path.lexists(folder)  # Path raises if the name is too long
+    ]
+    try:
+        make_folder(path)
+        yield
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

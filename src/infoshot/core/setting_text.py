@@ -6,6 +6,7 @@ from typing import Any
 from infoshot.core.errors import InvalidArgumentError
 
 _WORDS = {"True": "true", "False": "false", "None": "null"}
+_LONGEST_DECIMAL = 15  # characters; a fraction such as 1/3 has more
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -43,3 +44,19 @@ def parse_value(text: str) -> Any:  # noqa: ANN401 - a number, a list, true, fal
         return float(text)
     except ValueError:
         return text
+
+
+def format_setting(value: object) -> str:
+    """Format a value for people: decimals as they are, fractions such as 1/3 with four digits.
+
+    Examples
+    --------
+    >>> format_setting((1 / 3, 0.5, 5.756821e-06))
+    '(0.3333, 0.5, 5.756821e-06)'
+    """
+    if isinstance(value, float) and len(repr(value)) > _LONGEST_DECIMAL:
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        items = ", ".join(map(format_setting, value))
+        return f"[{items}]" if isinstance(value, list) else f"({items})"
+    return str(value)

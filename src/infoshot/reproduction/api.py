@@ -232,8 +232,8 @@ def reproduce(
     given = read_sources(paths, *names)
     _check_different([source for source, _ in given])
     networks = _open_networks(pairs, (base_root, base_dataset), given, names, device)
-    for network in networks:
-        check_images(plan, network)
+    for network, (_, of_network) in zip(networks, pairs, strict=True):
+        check_images(plan, network, of_network)
     check_networks(given, networks)
     planned = plan_cells(plan, given, networks)
     folder = Path(out)

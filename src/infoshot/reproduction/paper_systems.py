@@ -30,6 +30,8 @@ class SystemForm:
         Whether it uses all queries together.
     title
         How tables call it, if the paper does not print it.
+    assumes
+        What it assumes about the queries.
     """
 
     name: str

@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from infoshot.backbones import Encoder
 from infoshot.benchmark import Protocol
 from infoshot.core.errors import DataError
 from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable
 from infoshot.features import digest, read_features
+from infoshot.images import ImageSplit
 from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.paper import (
     QUERIES,
@@ -228,12 +232,18 @@ def _not_made(what: str) -> DataError:
     )
 
 
-def check_images(plan: Plan, network: Network) -> None:
+def check_images(plan: Plan, network: Network, root: Path) -> None:
     """Raise, before anything is extracted, if 5-way tasks cannot be drawn from the images."""
     for experiment in plan.experiments:
         for cell in plan.cells(experiment):
             if cell.ways == 5:
-                network.validate(plan.protocol(cell))
+                check_split(root, network.split, plan.protocol(cell).spec)
+
+
+def check_split(root: Path, split: ImageSplit, spec: TaskSpec) -> None:
+    """Raise if tasks of the paper cannot be drawn from the images of a split."""
+    where = f"{root}, split '{split.name}'"
+    _check_samples(where, "images", torch.tensor(split.labels), split.class_names, spec)
 
 
 def _plan_network_cell(
@@ -252,7 +262,7 @@ def _plan_network_cell(
 
 def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
     method, protocol = cell.method(), plan.protocol(cell)
-    what = (method.name, method.preparation, method.solver.settings(), *_code(method.solver))
+    what = (method.name, method.preparation, method.solver.provenance(), *_code(method.solver))
     key = _cell_key(protocol, source.digest, *what)
     reason = ""
     n_classes = len(table.labels[table.labels >= 0].unique())
@@ -261,24 +271,28 @@ def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> P
     elif cell.ways > max(5, n_classes):
         reason = f"{cell.ways} classes are needed, there are {n_classes}"
     else:
-        _check_rows(source, table, cell)
+        labels = table.labels[table.labels >= 0]
+        _check_samples(source.name, "rows", labels, table.class_names, protocol.spec)
         protocol.validate(table, method)
     return PlannedCell(cell, source, protocol, key, reason)
 
 
-def _check_rows(source: Source, table: FeatureTable, cell: Cell) -> None:
-    """Raise if the 5-way tasks of the paper cannot be drawn."""
-    classes, counts = table.labels[table.labels >= 0].unique(return_counts=True)
-    if len(classes) < cell.ways:
+def _check_samples(
+    where: str, kind: str, labels: Tensor, class_names: Sequence[str], spec: TaskSpec
+) -> None:
+    """Raise if tasks of the paper cannot be drawn from rows or images with these labels."""
+    classes, counts = labels.unique(return_counts=True)
+    if len(classes) < spec.n_way:
         raise DataError(
-            f"{source.name}: the paper's tasks have {cell.ways} classes; got {len(classes)}."
+            f"{where}: the paper's tasks have {spec.n_way} classes; got {len(classes)}."
         )
     fewest = int(counts.argmin())
-    needed = cell.shots + QUERIES
+    needed, label = spec.n_shot + spec.n_query, int(classes[fewest])
     if counts[fewest] < needed:
+        name = class_names[label] if label < len(class_names) else str(label)
         raise DataError(
-            f"{source.name}: {cell.shots}-shot tasks of the paper need {needed} rows of every "
-            f"class; '{table.class_name(int(classes[fewest]))}' has {int(counts[fewest])}."
+            f"{where}: {spec.n_shot}-shot tasks of the paper need {needed} {kind} of every class; "
+            f"'{name}' has {int(counts[fewest])}."
         )
 
 

@@ -27,10 +27,9 @@ from infoshot.reproduction.paper_systems import (
     recipe_of_run,
     with_queries,
 )
-from infoshot.reproduction.report_cells import Plan, Source, short_names
+from infoshot.reproduction.report_cells import Plan, Source, check_split, short_names
 from infoshot.reproduction.report_store import stored_systems
 from infoshot.reproduction.reported_runs import SystemRun, plan_systems, run_digest
-from infoshot.tasks.image_tasks import image_sampler
 from infoshot.training.episodic.registry import SYSTEMS
 from infoshot.training.episodic.trained_system import TrainedSystem, load_system
 from infoshot.training.episodic.with_confident_queries import ConfidentQueries
@@ -45,6 +44,7 @@ class EvaluationImages:
     """The test images of a data set, decoded once for all systems that see them at one size."""
 
     dataset: str
+    root: Path
     split: ImageSplit
 
     @cached_property
@@ -141,7 +141,7 @@ def find_trials(
     for trial in trials:
         for item in plan_systems(plan, [trial.run], [trial.run.source.digest]):
             if not item.not_run:
-                image_sampler(trial.images.split, item.protocol.spec)
+                check_split(trial.images.root, trial.images.split, item.protocol.spec)
     return trials
 
 
@@ -166,14 +166,13 @@ def _match(systems: Sequence[Named], roots: Mapping[Path, str], how: Extraction)
         if not suited:
             shown = ", ".join(f"{root} ({dataset})" for root, dataset in datasets.items())
             raise DataError(
-                f"{name}: root must have images of {trained_on}, which the system was trained on; "
-                f"got {shown}."
+                f"root must have images of {trained_on}, which {name} was trained on; got {shown}."
             )
         for root in suited:
             dataset = datasets[root]
             if (root, dataset) not in opened:
                 split = open_dataset(dataset, root).split("test")
-                opened[root, dataset] = EvaluationImages(dataset, split)
+                opened[root, dataset] = EvaluationImages(dataset, root, split)
             trials.append(_trial(name, system, opened[root, dataset], how))
     return trials
 
@@ -193,7 +192,7 @@ def _trial(name: str, system: TrainedSystem, images: EvaluationImages, how: Extr
         n_classes=len(images.split.class_names),
         n_way=int(getattr(system.head, "n_way", 0)),
         forms=tuple(
-            SystemForm(form, one.head.reads, one.head.transductive, _title(form))
+            SystemForm(form, one.head.reads, one.head.transductive, _title(form), one.head.assumes)
             for form, one in forms.items()
         ),
     )

@@ -45,7 +45,7 @@ from infoshot.reproduction.paper import SHIFT, SHIFTED, WHOLE_NETWORK, Cell
 from infoshot.reproduction.score_parts import Scores, score_in_parts
 from infoshot.solvers.objective import conditional_entropy, marginal_entropy
 from infoshot.tasks import TaskSpec
-from infoshot.tasks.image_tasks import image_sampler, image_tasks
+from infoshot.tasks.image_tasks import image_tasks
 
 NO_BASE_MEAN = "no_base_mean"  # provenance of features: the reason why they have no base mean
 _DEFAULT_DATASET = "mini-imagenet"
@@ -90,10 +90,6 @@ class Network:
         Entropy minimisation starts from the logits of a linear base classifier.
         """
         return "bias" in (self.checkpoint.classifier or ()) or not isinstance(setting, EntMin)
-
-    def validate(self, protocol: Protocol) -> None:
-        """Raise, before any work, if the tasks cannot be drawn from the images."""
-        image_sampler(self.split, protocol.spec)
 
     def extract(self, folder: Path, progress: Progress = SILENT) -> Path:
         """Extract features and the base mean into a folder, from its cache where possible.

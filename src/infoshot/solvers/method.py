@@ -98,6 +98,10 @@ class Method:
         known = list(self.solver.settings())
         settings = {name.removeprefix(f"{self.name}."): v for name, v in settings.items()}
         for name in settings:
+            if not known:
+                raise InvalidArgumentError(
+                    f"{self.name} has no settings that can be changed; got '{name}'."
+                )
             if name not in known:
                 raise InvalidArgumentError(unknown_name(f"setting of {self.name}", name, known))
         solver = self.solver.with_settings(**settings)

@@ -213,8 +213,12 @@ class Solver(ABC, Generic[StateT]):
         return False
 
     def settings(self) -> dict[str, Any]:
-        """Hyperparameters by name."""
+        """Hyperparameters by name: those that a user can change."""
         return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def provenance(self) -> dict[str, Any]:
+        """What a result of the solver depends on, as rows record it. Default: ``settings``."""
+        return self.settings()
 
     def with_settings(self, **changes: Any) -> Self:  # noqa: ANN401 - of any field's type
         """Return the same solver with some hyperparameters changed."""

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from infoshot.backbones import make_backbone
-from infoshot.backbones.checkpoint_description import BEST, LAST
+from infoshot.backbones.checkpoint_description import BEST, CONFIG_NAME, LAST
 from infoshot.core import checks
-from infoshot.core.atomic import check_writable, make_folder
+from infoshot.core.atomic import check_writable, output_folder
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.distributed import join_processes
@@ -32,7 +32,6 @@ from infoshot.training.episodic.system_run import (
     load_training_features,
     plan_system,
 )
-from infoshot.training.epochs import CONFIG_NAME
 from infoshot.training.events import summary_writer
 from infoshot.training.records import CSV_NAME, LOG_NAME, EpochRecord, best_epoch
 from infoshot.training.training_images import TrainingImages, base_splits, load_training_images
@@ -200,13 +199,15 @@ def train(
         open_progress(progress, shown=ranks.is_main) as shown,
     ):
         job.config.check_processes(ranks.size)
-        make_folder(out)
-        check_writable(out / LOG_NAME)
-        found = base_splits(open_dataset(dataset, root, Path(splits) if splits else None))
-        if skip_broken:
-            found = _drop_broken(*found, warn=ranks.is_main, progress=shown)
-        loop = {"ranks": ranks, "compile": compile, "tensorboard": tensorboard, "progress": shown}
-        records = job.run(dataset, *found, out, loop)
+        with output_folder(out):
+            check_writable(out / LOG_NAME)
+            found = base_splits(open_dataset(dataset, root, Path(splits) if splits else None))
+            if skip_broken:
+                found = _drop_broken(*found, warn=ranks.is_main, progress=shown)
+            records = job.run(
+                dataset, *found, out,
+                {"ranks": ranks, "compile": compile, "tensorboard": tensorboard, "progress": shown},
+            )  # fmt: skip
     return TrainResult(
         config=job.config,
         records=tuple(records),
@@ -299,7 +300,8 @@ def _plan_base(
     """Check everything that can be known before images are read."""
     if init is not None:
         raise InvalidArgumentError(
-            "init must be None without a system: base training starts from random weights."
+            "init must be given together with system=NAME: base training starts from random "
+            "weights."
         )
     if isinstance(config, EpisodicConfig):
         raise InvalidArgumentError(
@@ -319,7 +321,10 @@ def _check_system_arguments(recipe: str, teacher: object) -> None:
             f"got '{recipe}'."
         )
     if teacher is not None:
-        raise InvalidArgumentError("teacher must be None with a system, which has no teacher.")
+        raise InvalidArgumentError(
+            "teacher must be left out for a system, which is not distilled; to start from a "
+            "trained network, pass init=CHECKPOINT."
+        )
 
 
 def _load_images(

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infoshot.backbones.checkpoint_description import CONFIG_NAME
 from infoshot.core.atomic import make_folder, sole_writer
 from infoshot.core.errors import DataError
 from infoshot.core.progress import SILENT, Progress
@@ -30,7 +31,6 @@ from infoshot.training.records import EpochRecord
 from infoshot.training.run_config import RunConfig
 from infoshot.training.snapshot import Snapshot, read_snapshot
 
-CONFIG_NAME = "config.toml"
 _DROPOUT = 4  # stream of random numbers
 
 
@@ -77,26 +77,27 @@ def run_training(
     """
     config.validate()
     config.check_processes(ranks.size)
-    make_folder(out)
     # Neither depend on the caller's random numbers nor change them.
     forked = torch.random.fork_rng(_cuda_devices(ranks))
     fast = torch.backends.cudnn.flags(enabled=True, benchmark=True)
-    with forked, fast, sole_writer(out) if ranks.is_main else nullcontext():
-        run = _Run(make_problem(), out)
-        run.resume()
-        run.connect(compile)
-        n_done, n_units = len(run.records), run.problem.units_per_epoch
-        progress.start("training", config.epochs * n_units, run.problem.unit)
-        if n_done == config.epochs:
-            progress.say(f"All {n_done} epochs in {out} are already done.")
-        elif n_done:
-            progress.say(f"Resuming after epoch {n_done} of {config.epochs} in {out}.")
-        progress.advance(n_done * n_units)
-        with _open_writer(run, tensorboard) as write:
-            while len(run.records) < config.epochs:
-                run.epoch(progress)
-                write()
-                progress.say(run.records[-1].summary(config.epochs))
+    with forked, fast:
+        run = _Run(make_problem(), out)  # before the lock: what is refused leaves no file
+        make_folder(out)
+        with sole_writer(out) if ranks.is_main else nullcontext():
+            run.resume()
+            run.connect(compile)
+            n_done, n_units = len(run.records), run.problem.units_per_epoch
+            progress.start("training", config.epochs * n_units, run.problem.unit)
+            if n_done == config.epochs:
+                progress.say(f"All {n_done} epochs in {out} are already done.")
+            elif n_done:
+                progress.say(f"Resuming after epoch {n_done} of {config.epochs} in {out}.")
+            progress.advance(n_done * n_units)
+            with _open_writer(run, tensorboard) as write:
+                while len(run.records) < config.epochs:
+                    run.epoch(progress)
+                    write()
+                    progress.say(run.records[-1].summary(config.epochs))
     if ranks.is_main:
         plot_curve(run.records, out / CURVE_NAME, run.problem.labels)
     return run.records

@@ -21,6 +21,7 @@ from infoshot.backbones.checkpoints import (
     save_checkpoint,
 )
 from infoshot.core.errors import DataError
+from infoshot.core.setting_text import format_setting
 from infoshot.distributed import Ranks
 from infoshot.training.records import (
     CSV_NAME,
@@ -161,4 +162,7 @@ def _difference(name: str, stored: object, given: object) -> str:
     split = name.removesuffix("_sha256")
     if split != name:
         return f"its {split} images differ"
-    return f"{name} {stored} there, {given} here"
+    there, here = format_setting(stored), format_setting(given)
+    if there == here:  # they differ in later digits
+        there, here = str(stored), str(given)
+    return f"{name} {there} there, {here} here"

@@ -102,12 +102,21 @@ def test_frozen_backbone_stays_as_it_is(root, base, tmp_path):
         ({"settings": {"backbone_rate": 0}}, InvalidArgumentError, "init must be the checkpoint"),
         ({"init": "nowhere"}, DataError, "nowhere: this checkpoint folder does not exist"),
         ({"recipe": "strong"}, InvalidArgumentError, "recipe must be 'paper' with a system"),
-        ({"teacher": "x"}, InvalidArgumentError, "teacher must be None with a system"),
+        (
+            {"teacher": "x"},
+            InvalidArgumentError,
+            "teacher must be left out for a system, which is not distilled; to start from a "
+            "trained network, pass init=CHECKPOINT",
+        ),
         ({"config": TrainConfig(backbone=NET)}, InvalidArgumentError, "must be an EpisodicConfig"),
         ({"lr": -1}, InvalidArgumentError, "lr must be a finite number above 0; got -1"),
         ({"batch_size": 0}, InvalidArgumentError, "tasks_per_step must be a whole number of at l"),
         ({"backbone": "resnet19"}, InvalidArgumentError, "Unknown backbone 'resnet19'"),
-        ({"system": None, "init": "x"}, InvalidArgumentError, "init must be None without a system"),
+        (
+            {"system": None, "init": "x"},
+            InvalidArgumentError,
+            "init must be given together with system=NAME: base training starts from random",
+        ),
         (
             {"system": None, "config": EpisodicConfig(backbone=NET, system="protonet")},
             InvalidArgumentError,
@@ -117,7 +126,7 @@ def test_frozen_backbone_stays_as_it_is(root, base, tmp_path):
 )
 def test_wrong_usage_is_one_sentence(root, tmp_path, change, error, message):
     given = {"dataset": "folder", "root": root, "backbone": NET, "system": "protonet",
-             "out": tmp_path / "run", "device": "cpu"}  # fmt: skip
+             "out": tmp_path / "runs" / "one", "device": "cpu"}  # fmt: skip
     settings = SMALL | change.get("settings", {})
     if "batch_size" in change:
         settings.pop("tasks_per_step")
@@ -126,7 +135,7 @@ def test_wrong_usage_is_one_sentence(root, tmp_path, change, error, message):
     with pytest.raises(error, match=message) as caught:
         train(**{**given, **change, "settings": settings})
     one_sentence(caught)
-    assert not (tmp_path / "run" / "last").exists()
+    assert not any(tmp_path.iterdir())
 
 
 def test_init_of_another_network_is_refused(root, tmp_path):
@@ -185,6 +194,17 @@ def test_command_lists_the_systems(tmp_path):
         assert entries[name]["needs_init"] == system.needs_init
     assert "random weights; --init is optional" in result.stdout
     assert entries["protonet"]["reads"] == "vectors"
+    balanced = {name for name, entry in entries.items() if entry["assumes"] == ["balance"]}
+    assert balanced == {"sib", "maml"}
+    assert all(entry["assumes"] == [] for name, entry in entries.items() if name not in balanced)
+    # Fractions are rounded for people, published decimals and files are not.
+    shown = " ".join(result.stdout.split())
+    assert "drops=(0.3333, 0.3333, 0.6667, 0.8333), drop_factor=0.2" in shown
+    assert "head.dropout=0.307651" in shown
+    assert "head.l2_weight=3.623413e-10" in shown
+    assert entries["metaopt"]["settings"]["drops"] == [1 / 3, 1 / 3, 2 / 3, 5 / 6]
+    of_sib = result.stdout.partition("\nsib: ")[2].partition("\nleo: ")[0]
+    assert "  assumes      balance (every class has about the same number of queries)" in of_sib
 
 
 def test_command_names_options(root, tmp_path):
@@ -192,7 +212,16 @@ def test_command_names_options(root, tmp_path):
                  tmp_path / "run", "--device", "cpu")  # fmt: skip
     result = _run(*arguments, "--init", tmp_path)
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: --init must be None without a system")
+    assert result.stderr == (
+        "Error: --init must be given together with --system NAME: base training starts from "
+        "random weights.\n"
+    )
+    result = _run(*arguments, "--system", "protonet", "--teacher", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: --teacher must be left out for a system, which is not distilled; to start from a "
+        "trained network, pass --init CHECKPOINT.\n"
+    )
     result = _run(*arguments, "--system", "protonte")
     assert result.exit_code == 2
     assert "Unknown system 'protonte'. Did you mean 'protonet'?" in result.stderr

@@ -16,7 +16,7 @@ from infoshot.cli.app import app
 from infoshot.tasks import gaussian_tasks
 from infoshot.testing import check_solver
 from infoshot.training.episodic.registry import make_head, resolve_head_settings
-from infoshot.training.episodic.trained_head import TrainedHead, system_method
+from infoshot.training.episodic.trained_head import system_method
 from infoshot.training.episodic.trained_system import load_system
 
 
@@ -47,6 +47,15 @@ def test_head_keeps_the_contract_of_a_solver(tmp_path, name):
     assert (method.preparation, method.transductive, method.inductive) == ("none", False, False)
 
 
+def test_rows_say_what_a_trained_system_assumes(tmp_path):
+    names = {name: _save(tmp_path / name, name) for name in ("sib", "tpn", "protonet")}
+    systems = [f"system:{folder}" for folder in names.values()]
+    result = bench(_table(), systems, ways=5, shots=1, tasks=5, queries=5)
+    assert [row.assumes for row in result.rows] == [("balance",), (), ()]
+    _, cells = result.table()
+    assert [line[1] for line in cells] == ["balance", "nothing", "nothing"]
+
+
 def test_method_is_the_head_on_features_as_they_are(tmp_path):
     _save(tmp_path, "protonet", temperature=0.3)
     tasks, _ = gaussian_tasks(4, n_way=3, dim=16, separation=20.0)
@@ -65,7 +74,8 @@ def test_benchmark_names_it_by_its_folder(tmp_path):
     first, second = result.rows
     assert first.method == f"system:{folder}"
     assert first.settings == {
-        "preparation": "none", "folder": str(folder), "digest": load_system(folder).digest,
+        "preparation": "none", "system": "protonet", "system_digest": load_system(folder).digest,
+        "head.temperature": 2.0, "head.per_dimension": False,
     }  # fmt: skip
     # Without normalisation the answers are others than those of the nearest unit vector.
     assert first.mean != second.mean
@@ -116,7 +126,6 @@ def test_number_of_classes_that_a_head_is_made_for_is_checked_first(tmp_path):
 
 def test_system_that_has_changed_is_refused(tmp_path):
     method = system_method(_save(tmp_path, "protonet"))
-    assert method.solver == TrainedHead(**method.solver.settings())
     stale = dataclasses.replace(method.solver, digest="0" * 64)
     with pytest.raises(DataError, match="this system has changed since it was opened"):
         solve(stale, gaussian_tasks(1, dim=16)[0])
@@ -125,6 +134,27 @@ def test_system_that_has_changed_is_refused(tmp_path):
         resolve_variants(f"system:{tmp_path}/plain")
     with pytest.raises(DataError, match="none: this checkpoint folder does not exist"):
         resolve_variants(f"system:{tmp_path}/none")
+
+
+def test_settings_of_a_trained_system_cannot_be_changed(tmp_path):
+    name = f"system:{_save(tmp_path / 'run', 'protonet')}"
+    none = f"{name} has no settings that can be changed; got 'head.temperature'."
+    for entry in (f"{name}(head.temperature=3)", (name, {"head.temperature": 3})):
+        with pytest.raises(InvalidArgumentError) as caught:
+            resolve_variants(entry)
+        assert str(caught.value) == none
+    with pytest.raises(InvalidArgumentError, match="settings that can be changed; got 'x'"):
+        resolve_variants(name, {f"{name}.x": 3})
+    for inner in ("folder", "digest", "temperature"):
+        with pytest.raises(InvalidArgumentError, match=rf"none of the methods \({name}\) has set"):
+            resolve_variants(name, {inner: 3})
+    methods = resolve_variants(f"{name},prototype", {"temperature": 3})
+    assert methods[1].solver.temperature == 3
+
+
+def test_parentheses_in_the_name_of_a_missing_folder_are_not_settings(tmp_path):
+    with pytest.raises(DataError, match=r"run\(1\): this checkpoint folder does not exist"):
+        resolve_variants(f"system:{tmp_path}/run(1)")
 
 
 def test_command_compares_a_system_with_methods(tmp_path):

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
 from infoshot.backbones import Backbone
+from infoshot.solvers.method import Assumption
 from infoshot.solvers.objective import class_means
 
 Input = Literal["vectors", "maps", "images"]
@@ -78,6 +79,7 @@ class Head(nn.Module, ABC):
 
     reads: ClassVar[Input] = "vectors"
     transductive: ClassVar[bool] = False  # whether it uses all queries together
+    assumes: ClassVar[tuple[Assumption, ...]] = ()  # about the queries: keys of ``ASSUMPTIONS``
 
     def __init__(self, dim: int, n_base_classes: int) -> None:
         super().__init__()

@@ -21,8 +21,9 @@ called 0.
 
 Batch normalisation uses the statistics of the batch, in training and at test time: of the support
 in the inner steps, of the queries when they are classified. The prediction of a query thus depends
-on the other queries of its task (``transductive``), although tables list MAML as inductive. Running
-statistics of the backbone are neither read nor written.
+on the other queries of its task (``transductive``), although tables list MAML as inductive. Those
+of training are balanced, and imbalanced ones reduce its accuracy. Running statistics of the
+backbone are neither read nor written.
 
 Cost: one pass forward and back through the network over the support per step and task, and one pass
 over the queries. Tasks are adapted one after another.
@@ -49,6 +50,7 @@ from torch.nn.functional import cross_entropy
 from infoshot.backbones import Backbone
 from infoshot.core import checks
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.solvers.method import Assumption
 from infoshot.training.episodic.fixed_ways import check_n_way
 from infoshot.training.episodic.head import Head, Input
 
@@ -76,6 +78,7 @@ class Maml(Head):
 
     reads: ClassVar[Input] = "images"
     transductive: ClassVar[bool] = True  # by the batch statistics of the queries
+    assumes: ClassVar[tuple[Assumption, ...]] = ("balance",)
 
     def __init__(
         self,

@@ -16,8 +16,10 @@ has two hidden layers of eight units per class, each with a rectifier and then b
 Objective: the cross-entropy of the queries. Gradients pass through all steps.
 
 Batch normalisation in g always uses the statistics of the queries at hand, also at test time, which
-the original code does to estimate better gradients. The system is transductive. The steps add up
-over the queries, so many more of them than in training make them larger.
+the original code does to estimate better gradients. The system is transductive. It learns from
+balanced queries and assumes them: on imbalanced ones its accuracy falls below that of the class
+means it starts from. The steps add up over the queries, so many more of them than in training make
+them larger.
 
 Cost per task and step: 4 \|Q\| K d operations, and 160 \|Q\| K K for the network.
 
@@ -42,6 +44,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from infoshot.core import checks
+from infoshot.solvers.method import Assumption
 from infoshot.solvers.objective import class_means, inverse_lengths
 from infoshot.training.episodic.fixed_ways import check_n_way
 from infoshot.training.episodic.head import Head
@@ -78,6 +81,7 @@ class Sib(Head):
     """
 
     transductive: ClassVar[bool] = True
+    assumes: ClassVar[tuple[Assumption, ...]] = ("balance",)
 
     def __init__(
         self,

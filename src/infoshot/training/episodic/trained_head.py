@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -42,6 +42,18 @@ class TrainedHead(Solver[State]):
     digest: str
 
     inductive = False  # a head need not classify by class weights
+
+    def settings(self) -> dict[str, Any]:
+        """Return no hyperparameters: the training has fixed them."""
+        return {}
+
+    def provenance(self) -> dict[str, Any]:
+        """Name and digest of the system, and the settings of its head as ``head.NAME``."""
+        system = open_system(self.folder, self.digest)
+        stored = system.encoder.system
+        assert stored is not None
+        head = {f"head.{name}": value for name, value in stored.settings.items()}
+        return {"system": system.name, "system_digest": self.digest, **head}
 
     def validate(self, n_way: int | None = None) -> None:
         """Raise if the system cannot be read, has changed, or cannot classify so many classes."""
@@ -118,6 +130,7 @@ def system_method(folder: str | os.PathLike[str]) -> Method:
         solver=solver,
         preparation="none",
         transductive=system.head.transductive,
+        assumes=system.head.assumes,
         summary=resolve_system(system.name).summary,
         cost="that of the head",
     )
