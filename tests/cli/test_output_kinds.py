@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 
 import pytest
 
@@ -17,15 +18,29 @@ def pipe(tmp_path):
 
 def run_with_reader(pipe, *arguments):
     """Run a command that writes to a pipe; return its result and what a reader got."""
-    content = []
+    content, finished = [], threading.Event()
     opened = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # a reader that is there from the start
-    reader = threading.Thread(target=lambda: content.append(pipe.read_bytes()), daemon=True)
+
+    def read():
+        """Read until nothing is left after the command, which may come and go at any moment."""
+        while True:
+            was_finished = finished.is_set()
+            try:
+                part = os.read(opened, 2**16)
+            except BlockingIOError:  # a writer is there and has written nothing yet
+                part = b""
+            content.append(part)
+            if not part and was_finished:
+                return
+            time.sleep(0 if part else 0.001)
+
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
         result = run(*arguments)
-        if pipe.is_fifo():
-            reader.join(30)
     finally:
+        finished.set()
+        reader.join(30)
         os.close(opened)
     return result, b"".join(content)
 
