@@ -45,8 +45,10 @@ def test_a_closed_pipe_ends_a_command_silently(arguments, environment):
 
 @pytest.mark.parametrize(("command", "until"), [("reproduce --help", "╰"), ("methods", "prot")])
 def test_a_reader_may_stop_after_some_lines(command, until):
-    """After the frame of the help typer writes one more line."""
-    assert run_unread(*command.split(), until=until) == (1, "")
+    """After the frame of the help typer writes one more line, maybe before the pipe closes."""
+    code, error = run_unread(*command.split(), until=until)
+    assert error == ""
+    assert code in (0, 1)
 
 
 def test_a_refused_command_says_why_whoever_reads_its_output():

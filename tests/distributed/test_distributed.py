@@ -36,6 +36,7 @@ def _worker(rank, work, folder, size):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size)
     torch.save(work(Ranks(rank, size)), folder / f"{rank}.pt")
     dist.destroy_process_group()
+    os._exit(0)  # PyTorch's threads sometimes abort an ordinary exit on a busy machine
 
 
 def _together(work, folder, size=2):

@@ -39,6 +39,7 @@ def _worker(rank, root, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     torch.save(_train(Ranks(rank, 2), root, folder / "two"), folder / f"{rank}.pt")
     dist.destroy_process_group()
+    os._exit(0)  # PyTorch's threads sometimes abort an ordinary exit on a busy machine
     os._exit(0)  # on a busy machine PyTorch's threads sometimes abort an ordinary exit
 
 
