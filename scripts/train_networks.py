@@ -11,9 +11,10 @@ An entry of the plan has a name, the arguments of ``infoshot.train``, and what t
     images = ["mini-imagenet", "cub"]    # test images to extract features of
     train = { dataset = "mini-imagenet", backbone = "resnet18", seed = 2 }
 
-``teacher`` and ``init`` may name an earlier entry. Features are those of the best epoch with its
-weights rounded to 8 bits, so that the kept weights give the kept features; they have 4 bits per
-value. Run the command again to resume: finished entries are skipped, and a training continues after
+``teacher`` and ``init`` name an earlier entry, or else a checkpoint. Features are those of the best
+epoch with its weights rounded to 8 bits, so that the kept weights give the kept features; they have
+4 bits per value. An entry with ``splits = []`` keeps its log only, such as a few-shot system, which
+``infoshot reproduce --system`` evaluates. Run the command again to resume: finished entries are skipped, and a training continues after
 its last epoch. ``--minutes`` ends the work in time, for machines that are lent for a while.
 """
 
@@ -75,7 +76,8 @@ def train_network(entry: Entry, folders: Folders, device: str) -> None:
     arguments = dict(entry.train)
     for key in _NAMED_ENTRIES:
         if key in arguments:
-            arguments[key] = folders.runs / arguments[key]
+            earlier = folders.runs / arguments[key]
+            arguments[key] = earlier if earlier.exists() else Path(arguments[key])
     run, kept = folders.runs / entry.name, folders.keep / entry.name
     result = infoshot.train(
         root=folders.data[arguments["dataset"]],
@@ -88,13 +90,14 @@ def train_network(entry: Entry, folders: Folders, device: str) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     for name in _LOGS:
         shutil.copy(run / name, kept / name)
-    small = run / "small"
-    shrink(result.best, small, torch.int8)
-    for dataset in entry.images or (arguments["dataset"],):
-        for split in entry.splits:
-            _keep_features(small, dataset, split, kept, folders, device)
-    if entry.keep_weights:
-        shutil.copytree(small, kept / "checkpoint", dirs_exist_ok=True)
+    if entry.splits or entry.keep_weights:
+        small = run / "small"
+        shrink(result.best, small, torch.int8)
+        for dataset in entry.images or (arguments["dataset"],):
+            for split in entry.splits:
+                _keep_features(small, dataset, split, kept, folders, device)
+        if entry.keep_weights:
+            shutil.copytree(small, kept / "checkpoint", dirs_exist_ok=True)
     (kept / DONE).touch()
 
 
