@@ -14,8 +14,9 @@ An entry of the plan has a name, the arguments of ``infoshot.train``, and what t
 ``teacher`` and ``init`` name an earlier entry, or else a checkpoint. Features are those of the best
 epoch with its weights rounded to 8 bits, so that the kept weights give the kept features; they have
 4 bits per value. An entry with ``splits = []`` keeps its log only, such as a few-shot system, which
-``infoshot reproduce --system`` evaluates. Run the command again to resume: finished entries are skipped, and a training continues after
-its last epoch. ``--minutes`` ends the work in time, for machines that are lent for a while.
+``infoshot reproduce --system`` evaluates. Run the command again to resume: finished entries are
+skipped, and a training continues after its last epoch. ``--minutes`` ends the work in time, for
+machines that are lent for a while.
 """
 
 import argparse

@@ -22,7 +22,7 @@ from infoshot.features import prepare
 from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.ent_min import EntMin
 from infoshot.reproduction.finetune import FineTuning
-from infoshot.reproduction.paper import ENT_MIN, EXPERIMENTS, WHOLE_NETWORK
+from infoshot.reproduction.paper import ENT_MIN, EXPERIMENTS, WHOLE_NETWORK, has_published
 from infoshot.reproduction.paper_systems import SystemForm
 from infoshot.reproduction.report_cells import Loaded, Plan, PlannedCell, network_of
 from infoshot.reproduction.report_store import Store
@@ -54,12 +54,13 @@ def run_cells(
 ) -> None:
     """Run the cells that are not in the store; each result is stored as soon as it is computed.
 
+    Numbers that the paper has run first, also those of systems: a run that is ended early has them.
     A cell over the whole network, or of a trained system, that is stored with fewer tasks than
     planned is continued.
     """
     tables = {source.digest: table for source, table in features}
     missing: dict[str, PlannedCell] = {}  # tables share some cells
-    for item in planned:
+    for item in sorted(planned, key=_is_unpublished):
         if not item.not_run and not _is_stored(item, store):
             missing.setdefault(item.key, item)
     for number, item in enumerate(missing.values(), start=1):
@@ -84,6 +85,10 @@ def run_cells(
                 on_progress=progress.advance,
             )
             store.add(item.key, row, accuracies)
+
+
+def _is_unpublished(item: PlannedCell) -> bool:
+    return not has_published(item.cell.experiment, item.source.dataset)
 
 
 def _is_stored(item: PlannedCell, store: Store) -> bool:

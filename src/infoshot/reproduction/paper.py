@@ -169,6 +169,17 @@ def published_value(table: str, setting: Setting, dataset: str, backbone: str) -
     return _by_setting().get((table, setting, dataset, backbone))
 
 
+def has_published(table: str, dataset: str) -> bool:
+    """Return whether a table of the paper has numbers of a data set.
+
+    Examples
+    --------
+    >>> has_published("table3", "mini-imagenet"), has_published("table3", "cub")
+    (True, False)
+    """
+    return any(row.dataset == dataset for row in published_rows(table))
+
+
 def printed_backbone(table: str, method: str, backbone: str) -> str:
     """Return the backbone of the row in which a table shows a number of another backbone.
 
