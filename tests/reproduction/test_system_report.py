@@ -26,7 +26,7 @@ from infoshot.reproduction.report_cells import Plan, read_sources
 from infoshot.reproduction.report_files import Report
 from infoshot.reproduction.table_formats import as_page_table, paper_table_to_latex
 from infoshot.solvers import METHODS
-from infoshot.training.episodic.registry import make_head
+from infoshot.training.episodic.registry import SYSTEMS, make_head
 from tests.image_folders import make_folders
 from tests.reproduction.small_systems import MINI, Images, make_network, make_system
 from tests.reproduction.synthetic_results import make_results, source, system_run
@@ -153,6 +153,32 @@ def test_run_on_disk_and_its_backbone(mini, plain, tmp_path):
     assert result.stderr.count("\n") == 1
     result = CliRunner().invoke(app, ["reproduce", "--root", str(mini), "--out", "r"])
     assert "--root must be given together with --checkpoint DIR or --system" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "difference"),
+    [
+        ("feat", {"backbone_rate": 0.0, "init_sha256": "0"}, "frozen backbone"),
+        ("tpn", {"backbone_rate": 1.0, "init_sha256": "0"}, "from a base network"),
+        ("feat", {"backbone_rate": 0.1, "init_sha256": "0"}, ""),
+        ("sib", {"backbone_rate": 0.0, "init_sha256": "0"}, ""),
+    ],
+)
+def test_training_that_differs_from_the_system_is_a_variant(
+    name, config, difference, mini, plain, tmp_path
+):
+    system = make_system(name, shots=1)
+    encoder = dataclasses.replace(system.encoder, config={**system.encoder.config, **config})
+    system = dataclasses.replace(system, encoder=encoder)
+    report = reproduce(tmp_path / "r", features=plain, systems=system, root=mini, **FEW)
+    line = _line(report.folder, "Systems with their own training", SYSTEMS[name].title)
+    assert line[3].partition("shot, ")[2] == difference
+    line = _line(report.folder, "Comparison to the state of the art", SYSTEMS[name].title)
+    assert line[2].endswith("Conv-4 variant" if difference else "Conv-4")
+    entries = [e for e in report.coverage.entries if e.published.method == SYSTEMS[name].title]
+    remarks = {e.reason for e in entries if e.status == "another backbone"}
+    assert all((difference in remark) for remark in remarks)
+    assert remarks
 
 
 def test_wrong_images_are_one_sentence(plain, tmp_path):

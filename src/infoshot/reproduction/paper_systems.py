@@ -129,9 +129,22 @@ def system_of(printed: str) -> PaperSystem | None:
     return _BY_NAME.get(printed)
 
 
-def recipe_of_run(system: str) -> str:
-    """Return the recipe of networks that were trained as part of a system."""
-    return EPISODES + system
+def recipe_of_run(system: str, *differences: str) -> str:
+    """Return the recipe of networks that were trained as part of a system.
+
+    ``differences`` say how the training differs from that of the system; such a run is a variant.
+
+    Examples
+    --------
+    >>> recipe_of_run("feat", "frozen backbone")
+    'episodes of feat, frozen backbone'
+    """
+    return ", ".join((EPISODES + system, *differences))
+
+
+def differences_of_run(recipe: str) -> str:
+    """Return how the training of a run differs from that of its system; empty if it does not."""
+    return recipe.partition(", ")[2]
 
 
 def has_own_training(recipe: str) -> bool:

@@ -23,6 +23,7 @@ from infoshot.reproduction.paper import (
     printed_backbone,
     published_rows,
 )
+from infoshot.reproduction.paper_systems import differences_of_run
 from infoshot.reproduction.paper_tables import as_printed
 from infoshot.reproduction.verdicts import FAILS, FAMILY_NOTE, HOLDS, METHOD_NOTE, UNDECIDED
 
@@ -300,7 +301,9 @@ def system_table(results: Results) -> Table:
 def _system_line(cells: Sequence[Cell], group: Group, results: Results) -> list[str]:
     first, backbone = cells[0], BACKBONES.get(group.backbone, group.backbone)
     shots = results.training_shots(group)
-    training = f"episodes, {' and '.join(map(str, shots))}-shot" if shots else group.recipe
+    episodes = f"episodes, {' and '.join(map(str, shots))}-shot" if shots else ""
+    difference = differences_of_run(group.recipe) if episodes else group.recipe
+    training = ", ".join(filter(None, (episodes, difference)))
     tasks = set().union(*(results.n_tasks(group, cell.setting) for cell in cells))
     name = first.name if first.ways == 5 else f"{first.name}, {first.ways}-way"
     line = [name, DATASETS.get(group.dataset, group.dataset), backbone, training]

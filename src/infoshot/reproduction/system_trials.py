@@ -181,7 +181,7 @@ def _trial(name: str, system: TrainedSystem, images: EvaluationImages, how: Extr
     encoder = system.encoder
     digest = run_digest(system.digest, images.digest, how.sizes(encoder))
     dataset = comparable_dataset(images.dataset, encoder.trained_on)
-    recipe = recipe_of_run(system.name)
+    recipe = recipe_of_run(system.name, *_differences(system))
     source = Source(name, digest, dataset, encoder.backbone_name, recipe, images.digest)
     forms = dict(_forms(system))
     run = SystemRun(
@@ -197,6 +197,17 @@ def _trial(name: str, system: TrainedSystem, images: EvaluationImages, how: Extr
         ),
     )
     return Trial(run, forms, images, how)
+
+
+def _differences(system: TrainedSystem) -> Iterator[str]:
+    """Yield how the network was trained otherwise than the system prescribes."""
+    prescribed, config = SYSTEMS.get(system.name), system.encoder.config
+    if prescribed is None:
+        return
+    if config.get("backbone_rate") == 0 and prescribed.trains != "head":
+        yield "frozen backbone"
+    elif config.get("init_sha256") and not prescribed.needs_init:
+        yield "from a base network"
 
 
 def _title(form: str) -> str:
