@@ -20,7 +20,7 @@ def protonet(support, labels, queries, n_way, tau=2.0):
 
 
 def matchnet(support, labels, queries, n_way, tau=100.0):
-    """Probabilities of one task: the attention that the examples of each class get."""
+    """Probabilities of one task: the mean attention of the examples of a class, normalised."""
     table = []
     for q in queries:
         cosines = []
@@ -28,8 +28,9 @@ def matchnet(support, labels, queries, n_way, tau=100.0):
             product = sum(a * b for a, b in zip(q, x, strict=True))
             cosines.append(product / math.sqrt(sum(q**2)) / math.sqrt(sum(x**2)))
         attention = [math.exp(tau * (c - max(cosines))) for c in cosines]
-        votes = [0.0] * n_way
-        for weight, label in zip(attention, labels, strict=True):
-            votes[label] += weight / sum(attention)
-        table.append(votes)
+        votes = []
+        for k in range(n_way):
+            of_class = [w for w, label in zip(attention, labels, strict=True) if label == k]
+            votes.append(sum(of_class) / len(of_class))
+        table.append([vote / sum(votes) for vote in votes])
     return np.array(table)

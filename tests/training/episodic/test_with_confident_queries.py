@@ -10,6 +10,7 @@ from infoshot.solvers.objective import class_means
 from infoshot.training.episodic.can import Can
 from infoshot.training.episodic.gnn import Gnn
 from infoshot.training.episodic.head import Head
+from infoshot.training.episodic.matchnet import MatchNet
 from infoshot.training.episodic.relatnet import RelatNet
 from infoshot.training.episodic.with_confident_queries import ConfidentQueries
 from tests.reference import systems_confident_queries_numpy as reference
@@ -69,6 +70,20 @@ def test_probabilities_that_round_to_one_still_have_an_order():
     chosen, labels = most_confident(log_p.unsqueeze(0), 3)
     assert chosen.tolist() == [[1, 2, 0]]
     assert labels.tolist() == [[2, 0, 1]]
+
+
+def test_votes_of_matchnet_do_not_grow_with_the_queries_of_a_class():
+    """The sum of the votes would give both other queries to class 0, which three queries join."""
+    directions = torch.tensor([0.0, 90.0]).deg2rad(), torch.tensor([5, 6, 7, 60, 62.0]).deg2rad()
+    z_sup, z_qry = (torch.stack((a.cos(), a.sin()), -1).unsqueeze(0) for a in directions)
+    head = MatchNet(2, 8, temperature=1.0)
+    assert most_confident(head.log_posterior(z_sup, torch.tensor([[0, 1]]), z_qry, 2), 3)[
+        1
+    ].tolist() == [[0, 0, 0]]
+    log_p = ConfidentQueries(head, n_rounds=1, share=0.6).log_posterior(
+        z_sup, torch.tensor([[0, 1]]), z_qry, 2
+    )
+    assert log_p.argmax(-1).tolist() == [[0, 0, 0, 1, 1]]
 
 
 def test_a_confident_query_moves_its_class():
