@@ -45,3 +45,26 @@ def test_commands_of_the_readme_exist():
     documents = [README, *(path.read_text() for path in ROOT.glob("docs/*.md"))]
     for command in re.findall(r"^infoshot ([\w-]+)", "\n".join(documents), re.MULTILINE):
         assert command in COMMANDS
+
+
+def test_accuracies_of_systems_are_those_of_the_report():
+    """Our numbers in the tables of docs/systems.md are those of Table 1 of the committed report."""
+    report = (ROOT / "results" / "reproduce" / "tables.md").read_text().partition("\n**Domain")[0]
+    columns = {"mini-ImageNet": (2, 4), "CUB": (10, 12)}
+    measured = {
+        (cells[0], dataset): tuple(cells[number].split(" ± ")[0] for number in numbers)
+        for cells in map(_cells, report.splitlines())
+        for dataset, numbers in columns.items()
+        if len(cells) > 12 and "±" in cells[numbers[0]]
+    }
+    rows = list(map(_cells, (ROOT / "docs" / "systems.md").read_text().splitlines()))
+    ours = [(row[0].split("` ")[-1], "mini-ImageNet", row[5]) for row in rows if len(row) == 8]
+    ours += [(row[0], row[1], row[2]) for row in rows if len(row) == 5 and row[1] in columns]
+    shown = {(name, data): tuple(n.split(" / ")) for name, data, n in ours if " / " in n}
+    assert len(shown) == 18
+    assert shown == {name: measured[name] for name in shown}
+
+
+def _cells(line):
+    """Return the cells of a line of a Markdown table."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
