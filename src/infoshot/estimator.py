@@ -326,7 +326,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.temperature_ = float(solver.reporting_temperature(tasks))
+        self.temperature_ = float(solution.temperatures[0])
         self.note_ = solution.notes[0] if solution.notes and n_qry else ""
         return (
             solution.probabilities[0, :n_qry].numpy(),

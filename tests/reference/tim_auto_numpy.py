@@ -26,6 +26,31 @@ def smooth(z, share, k, tau=20.0):
     return out
 
 
+def spread(z_s, labels, z_q, K, k, tau=20.0, a=0.9, longest=15):
+    """log shares of the labels that reach each query along at most 15 edges; see graph_evidence."""
+    z, n_s = np.concatenate((z_s, z_q)), len(z_s)
+    n = len(z)
+    A = np.zeros((n, n))
+    for i in range(n):
+        others = [j for j in range(n_s, n) if j != i]
+        near = sorted(others, key=lambda j: ((z[i] - z[j]) ** 2).sum())[:k]
+        for j in near:
+            weight = np.exp(-min(tau / 2 * ((z[i] - z[j]) ** 2).sum(), 60)) / 2
+            A[i, j] += weight
+            A[j, i] += weight
+    degree = A.sum(axis=1)
+    step = a * A / np.sqrt(np.outer(degree, degree))
+    y = np.zeros((n, K))
+    for i, label in enumerate(labels):
+        y[i, label] = 1 / (np.asarray(labels) == label).sum()
+    arrived = sum(np.linalg.matrix_power(step, t) @ y for t in range(longest + 1))[n_s:]
+    shares = np.full((len(z_q), K), 1 / K)
+    for i, row in enumerate(arrived):
+        if row.sum() > 0:
+            shares[i] = row / row.sum()
+    return np.log(np.maximum(shares, np.exp(-8)))
+
+
 def alternate(z_s, y, z_q, w, n_steps, tau, lam, beta, alpha):
     """Steps of TIM-ADM from w."""
     for _ in range(n_steps):
@@ -43,11 +68,11 @@ def imbalance(p):
 
 def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
              solve_temperature, cross_entropy_weight, conditional_entropy_weight,
-             shrinkage, smoothing, n_neighbours):  # fmt: skip
+             shrinkage, smoothing, n_neighbours, means_weight, graph_weight):  # fmt: skip
     """Probabilities, weights, outlier scores and the chosen weight."""
     y, start = one_hot(labels, K), shrink(z_s, labels, K, shrinkage)
     settings = (solve_temperature, cross_entropy_weight)
-    w, beta, reported = start, None, 100.0
+    w, beta, raw = start, None, z_q
     if len(z_q) >= 2 * K:
         z_q = smooth(z_q, smoothing, n_neighbours)
         evidence = 0.0
@@ -56,9 +81,28 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
                 z_s, y, z_q, start, n_trial_steps, *settings, trial, conditional_entropy_weight
             )
             evidence += weight * imbalance(posterior(z_q, end, solve_temperature))
-        chance = sum(1 / column.sum() for column in y.T) / K**2 + 1 / len(z_q)
-        beta = max(0.04, 0.8 * np.exp(-14 * evidence / np.sqrt(chance)))
-        reported = temperature * (len(z_s) / K) ** 0.4
+        chance = np.sqrt(sum(1 / column.sum() for column in y.T) / K**2 + 1 / len(z_q))
+        beta = max(0.04, 0.8 * np.exp(-14 * evidence / chance))
         w = alternate(z_s, y, z_q, start, n_steps, *settings, beta, conditional_entropy_weight)
+        means = log_posterior(raw, start, 100.0)
+        u = evidence / chance / 0.19
+        others = (u * np.exp(1 - u)) ** 6
+        m = min(np.exp(means.max(axis=1)).mean(), 0.99)
+        scale = 0.6 * (m / (1 - m)) ** 0.23 * beta**0.1 / (1 + 3 * others) * temperature
+        distances = np.array([[((x - w_k) ** 2).sum() for w_k in w] for x in z_q])
+        graph = spread(z_s, labels, raw, K, min(n_neighbours, len(raw) - 1))
+        score = -solve_temperature / 2 * distances
+        score += others * (means_weight * means + graph_weight * graph)
+        score = scale * (score - score.max(axis=1, keepdims=True))
+        p = np.exp(score) / np.exp(score).sum(axis=1, keepdims=True)
+    else:
+        p = posterior(z_q, w, 100.0)
     distance = np.array([min(((x - w_k) ** 2).sum() for w_k in w) for x in z_q])
-    return {"p": posterior(z_q, w, reported), "w": w, "outlier": distance, "b": beta}
+    return {"p": p, "w": w, "outlier": distance, "b": beta}
+
+
+def log_posterior(z, w, tau):
+    """Logarithms of posteriors, also of those that are too small for a number."""
+    score = np.array([[-tau / 2 * ((x - w_k) ** 2).sum() for w_k in w] for x in z])
+    score -= score.max(axis=1, keepdims=True)
+    return score - np.log(np.exp(score).sum(axis=1, keepdims=True))

@@ -74,18 +74,21 @@ def test_chunks_and_threads_do_not_matter(on_disk, tmp_path, monkeypatch, thread
 
 @pytest.mark.parametrize("shares", [None, [20, 1, 1, 1, 1, 1, 1]])
 def test_tim_auto_decides_as_in_memory(tmp_path, monkeypatch, shares):
-    """With smoothing off and all queries in the sample, it is the same solve."""
+    """With smoothing off and all queries in the sample, it is the same solve without others."""
     monkeypatch.setattr("infoshot.solvers.tim_auto._MOST_TRIAL_QUERIES", 2400)
     monkeypatch.setattr("infoshot.shards.sample_check._LEAST", 2400)
     on_disk = make_shards(tmp_path, shares=shares)
-    expected = solve(TimAuto(smoothing=0), on_disk.task())
+    task = on_disk.task()
+    expected = solve(TimAuto(smoothing=0), task)
     summary = solve_shards(
         on_disk.support, on_disk.queries, tmp_path / "out", method="tim-auto",
         settings={"smoothing": 0},
     )  # fmt: skip
     assert summary.note.split("; with")[0] == expected.notes[0].split("; with")[0]
     assert summary.note.split("chance. ")[1] == expected.notes[0].split("chance. ")[1]
-    check_same(tmp_path / "out", expected.probabilities[0], 1e-4)
+    temperature = float(expected.temperatures[0])
+    log_p = TimAuto(temperature=temperature).classify(task.z_qry, expected.prototypes)
+    check_same(tmp_path / "out", log_p[0].exp(), 1e-4)
 
 
 def test_tim_adm_warns_about_imbalanced_queries(tmp_path):

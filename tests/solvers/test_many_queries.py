@@ -43,6 +43,11 @@ def real_task(table, n_shot, n_way=5):
     return task, table.labels[qry]
 
 
+def smooth(z, n_neighbours):
+    near = neighbours.find_neighbours(z, n_neighbours)
+    return neighbours.average_with_neighbours(z, near, 0.3)
+
+
 SOLVERS = {
     "tim-adm": TimAdm(n_steps=20),
     "tim-auto": TimAuto(n_steps=20, n_trial_steps=10),
@@ -109,7 +114,7 @@ def test_number_of_blocks_depends_on_the_queries_only(n_qry, n_blocks):
 @pytest.mark.parametrize(("n", "n_neighbours"), [(1024, 8), (1025, 8), (1030, 200), (1024, 5000)])
 def test_products_of_pairs_of_parts_find_the_nearest_of_all(n, n_neighbours):
     z = torch.randn((2, n, 6), generator=torch.Generator().manual_seed(n), dtype=torch.float64)
-    smoothed = neighbours.average_with_neighbours(z, 0.3, n_neighbours)
+    smoothed = smooth(z, n_neighbours)
     for samples, found in zip(z, smoothed, strict=True):
         distances = torch.cdist(samples, samples, compute_mode="donot_use_mm_for_euclid_dist")
         distances.fill_diagonal_(torch.inf)
@@ -155,7 +160,7 @@ def test_smoothing_in_cells_equals_its_reference_where_all_are_candidates(monkey
     task, _ = gaussian_tasks(2, n_way=3, n_query=40, dim=6, seed=2, dtype=torch.float64)
     monkeypatch.setattr(neighbours, "_MOST_SEARCHED", 10)
     monkeypatch.setattr(cells, "CELL_SIZE", 16)
-    smoothed = neighbours.average_with_neighbours(task.z_qry, 0.3, 8)
+    smoothed = smooth(task.z_qry, 8)
     for ours, z in zip(smoothed, task.z_qry, strict=True):
         expected = torch.from_numpy(tim_auto_numpy.smooth(z.numpy(), 0.3, 8))
         torch.testing.assert_close(ours, expected, atol=1e-9, rtol=0)
@@ -184,13 +189,13 @@ def test_equal_queries_are_smoothed_to_themselves(n_different, small_sizes):
     generator = torch.Generator().manual_seed(0)
     few = torch.nn.functional.normalize(torch.randn(n_different, 8, generator=generator), dim=1)
     z = few[torch.arange(600) % n_different].unsqueeze(0)
-    smoothed = neighbours.average_with_neighbours(z, 0.3, 8)
+    smoothed = smooth(z, 8)
     torch.testing.assert_close(smoothed, z, atol=1e-6, rtol=0)
 
 
 def test_more_neighbours_than_candidates_are_all_of_them(small_sizes):
     task, _ = gaussian_tasks(1, n_way=3, n_query=100, dim=8)
-    smoothed = neighbours.average_with_neighbours(task.z_qry, 0.3, 5000)
+    smoothed = smooth(task.z_qry, 5000)
     assert smoothed.isfinite().all()
 
 

@@ -9,6 +9,9 @@ from infoshot.benchmark import Protocol, score_cell
 from infoshot.features import prepare
 from infoshot.metrics import accuracy
 from infoshot.solvers import METHODS
+from infoshot.solvers.graph_evidence import spread_labels_over_queries
+from infoshot.solvers.neighbours import average_with_neighbours, find_neighbours
+from infoshot.solvers.pooling import weigh_others
 from infoshot.solvers.tim_auto import TimAuto
 from infoshot.tasks import TaskSpec, gaussian_tasks, sample_tasks
 from infoshot.tasks.regimes import parse_regime
@@ -42,6 +45,65 @@ def test_equals_its_reference_on_real_features(embedded, regime):
     table = FeatureTable(prepare(embedded, "l2").double(), embedded.labels)
     spec = TaskSpec(n_shot=2, n_query=5, regime=parse_regime(regime))
     _compare(TimAuto(n_steps=10, n_trial_steps=10), sample_tasks(table, spec, 2)[0], 1e-6)
+
+
+def test_labels_spread_as_in_the_reference():
+    """Also with unequal shots, and where examples and queries are equal."""
+    generator = torch.Generator().manual_seed(3)
+    z = torch.randn(2, 19, 5, generator=generator, dtype=torch.float64)
+    z[:, 7] = z[:, 0]
+    y = torch.tensor([[0, 0, 0, 1, 2, 2], [2, 1, 0, 0, 1, 1]])
+    task = TaskBatch(z[:, :6], y, z[:, 6:], 3)
+    log_p = spread_labels_over_queries(task, find_neighbours(task.z_qry, 4))
+    for i in range(2):
+        expected = tim_auto_numpy.spread(z[i, :6].numpy(), y[i].tolist(), z[i, 6:].numpy(), 3, 4)
+        np.testing.assert_allclose(log_p[i].mT, expected, atol=1e-10)
+
+
+def test_a_query_that_no_label_reaches_has_equal_probabilities():
+    z_qry = torch.tensor([[[0.1], [0.2], [1.1], [1.2], [50.0], [50.1], [50.2]]])
+    task = TaskBatch(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), z_qry, 2)
+    p = spread_labels_over_queries(task, find_neighbours(z_qry, 2)).exp()[0].mT
+    assert p[:4].argmax(-1).tolist() == [0, 0, 1, 1]
+    assert torch.equal(p[4:], torch.full((3, 2), 0.5))
+
+
+def test_others_count_where_the_balance_is_unclear():
+    chance = torch.ones(5)
+    weight = weigh_others(torch.tensor([0.0, 0.03, 0.19, 0.6, 5.0]), chance)
+    assert weight[2] == 1
+    assert (weight[[0, 4]] < 1e-6).all()
+    assert (weight[[1, 3]] < 0.05).all()
+
+
+def test_without_the_others_the_solve_decides_alone(embedded):
+    table = FeatureTable(prepare(embedded, "l2"), embedded.labels)
+    tasks, _ = sample_tasks(table, TaskSpec(regime=parse_regime("dirichlet:2")), 50)
+    solver = TimAuto(means_weight=0, graph_weight=0)
+    solution = solve(solver, tasks)
+    near = find_neighbours(tasks.z_qry, solver.n_neighbours)
+    smoothed = average_with_neighbours(tasks.z_qry, near, solver.smoothing)
+    distance = torch.cdist(smoothed, solution.prototypes)
+    assert torch.equal(solution.probabilities.argmax(-1), distance.argmin(-1))
+    labels = solve(TimAuto(), tasks).probabilities.argmax(-1)
+    log_p = torch.stack([
+        TimAuto(temperature=float(t)).classify(z, w)
+        for z, w, t in zip(
+            smoothed.unsqueeze(1), solution.prototypes.unsqueeze(1), solution.temperatures,
+            strict=True,
+        )
+    ])  # fmt: skip
+    assert torch.equal(log_p[:, 0].argmax(-1), distance.argmin(-1))
+    changed = (labels != distance.argmin(-1)).double().mean()
+    assert 0.005 < changed < 0.2
+
+
+@pytest.mark.parametrize(("n_shot", "most"), [(1, 5), (5, 4)])
+def test_probabilities_are_calibrated(embedded, n_shot, most):
+    """Classes and images are not those of the choice; with constants of before it was 14 and 3."""
+    spec = TaskSpec(n_shot=n_shot)
+    row, _ = score_cell(embedded, METHODS["tim-auto"], Protocol(spec=spec, n_tasks=600))
+    assert row.ece < most
 
 
 def test_many_queries_are_smoothed_block_by_block(monkeypatch):

@@ -141,6 +141,8 @@ class Solution:
     outlier_scores
         How unlikely it is that each query belongs to any class, shape ``(task, query)``. One minus
         the largest probability for methods without a score of their own.
+    temperatures
+        Temperature at which the prototypes classify new samples, shape ``(task,)``.
     notes
         One sentence per task about what the method decided; empty for most methods.
     trace
@@ -152,6 +154,7 @@ class Solution:
     status: Tensor
     n_steps: Tensor
     outlier_scores: Tensor
+    temperatures: Tensor
     notes: tuple[str, ...] = ()
     trace: Trace | None = None
 

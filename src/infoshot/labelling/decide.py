@@ -265,7 +265,7 @@ def _make_classifier(
         encoder=dict(provenance),
         method=request.method,
         settings=dict(method.solver.settings()),
-        temperature=float(method.solver.reporting_temperature(tasks)),
+        temperature=float(solution.temperatures[0]),
         exponent=exponent,
         threshold=request.threshold,
         reject_outliers=request.reject_outliers,

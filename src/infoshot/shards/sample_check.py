@@ -1,4 +1,4 @@
-"""Whether the classes of the queries can be expected to be equally frequent, from a sample.
+"""What a sample of the queries shows: how equal the class frequencies are, and how sure to be.
 
 TIM-auto does the same on all queries of a small task: from the imbalance of two trial solves it
 chooses the weight of the marginal entropy, see ``solvers/balance.py``. Here an evenly spaced sample
@@ -7,12 +7,15 @@ stands for all queries, and queries are not averaged with their neighbours.
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from infoshot.solvers import TimAuto, balance
 from infoshot.solvers.baselines.prototype import shrink
+from infoshot.solvers.objective import class_logits
 from infoshot.solvers.sharded.rows import Piece, Rows
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
+from infoshot.solvers.tim_auto import MEANS_TEMPERATURE
 
 _LEAST, _PER_CLASS = 2048, 8  # queries of the sample
 
@@ -69,3 +72,21 @@ def check_balance(
     return BalanceCheck(
         beta, evidence, balance.describe_decision(seen, float(imbalance), float(nu), beta)
     )
+
+
+def choose_temperature(
+    auto: TimAuto, counts: Tensor, means: Tensor, sample: Tensor, beta: float
+) -> float:
+    """Return the temperature of the reported probabilities.
+
+    Parameters
+    ----------
+    auto, counts, means, sample
+        As for :func:`check_balance`.
+    beta
+        The weight of the marginal entropy.
+    """
+    w = shrink(means, counts, auto.shrinkage).to(sample)
+    logits = class_logits(sample.unsqueeze(0), w.unsqueeze(0), MEANS_TEMPERATURE)
+    log_p = torch.log_softmax(logits, dim=1)
+    return auto.solve_temperature * float(auto.choose_sharpness(log_p, torch.tensor([beta])))

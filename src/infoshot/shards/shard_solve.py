@@ -19,7 +19,7 @@ from infoshot.core.errors import DataError, ImbalanceWarning
 from infoshot.core.leftovers import record_writer
 from infoshot.core.progress import SILENT, Progress
 from infoshot.shards.output_folder import OutputFolder, ResumeState
-from infoshot.shards.sample_check import check_balance, sample_size
+from infoshot.shards.sample_check import check_balance, choose_temperature, sample_size
 from infoshot.shards.shard_reader import Shard
 from infoshot.shards.shard_task import ShardTask
 from infoshot.solvers import TimAdm, TimAuto, balance
@@ -27,6 +27,7 @@ from infoshot.solvers.baselines.prototype import shrink
 from infoshot.solvers.sharded.passes import Classifier, best_classes
 from infoshot.solvers.sharded.rows import Piece
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
+from infoshot.solvers.tim_auto import MEANS_TEMPERATURE
 
 _WATCHED = 2048  # queries whose probabilities are compared with the tolerance
 
@@ -182,7 +183,8 @@ class _ShardSolve:
         task = self.task
         weights = state.weights.contiguous().numpy().tobytes()
         key = hashlib.sha256(task.key.encode() + weights).hexdigest()
-        classifier = Classifier.of(state.weights, task.reporting_temperature(), task.ranks.device)
+        temperature = self._reporting_temperature(state.beta)
+        classifier = Classifier.of(state.weights, temperature, task.ranks.device)
         own, n_classes = task.own_shards(), len(task.support.names)
         self._start_phase("labelling", sum(shard.n_rows for shard in own))
         totals = torch.zeros(n_classes + 1, dtype=torch.int64)
@@ -235,6 +237,16 @@ class _ShardSolve:
                 stacklevel=5,  # who called solve_shards
             )
         return dataclasses.replace(plain, note=found.evidence)
+
+    def _reporting_temperature(self, beta: float) -> float:
+        """Temperature of the reported probabilities; the same in all processes."""
+        task, solver, counts = self.task, self.task.solver, self.task.support.counts
+        if isinstance(solver, TimAdm):
+            return solver.temperature
+        if task.n_queries < 2 * len(counts):
+            return MEANS_TEMPERATURE
+        sample = task.sample(sample_size(task.n_queries, len(counts)))
+        return choose_temperature(solver, counts, task.support.means(), sample, beta)
 
     def _take_step(
         self, adm: ShardedAdm, state: ResumeState, watched: Tensor | None

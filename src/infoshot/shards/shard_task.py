@@ -14,7 +14,6 @@ from torch import Tensor
 from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges
-from infoshot.core.types import TaskBatch
 from infoshot.distributed import Ranks
 from infoshot.features import digest, prepare, read_features
 from infoshot.shards.shard_reader import Shard, find_shards
@@ -109,12 +108,6 @@ class ShardTask:
         """Solver that takes the steps, for a weight of the marginal entropy."""
         solver = self.solver
         return solver.adm(beta, solver.n_steps) if isinstance(solver, TimAuto) else solver
-
-    def reporting_temperature(self) -> float:
-        """Temperature of the reported probabilities."""
-        z, y = self.support.z.unsqueeze(0), self.support.y.unsqueeze(0)
-        shape = TaskBatch(z, y, z.new_empty(1, self.n_queries, 0), len(self.support.names))
-        return float(self.solver.reporting_temperature(shape))
 
     def sample(self, n: int) -> Tensor:
         """Queries of unit length, evenly spaced over all shards, ``(query, dim)``."""

@@ -43,6 +43,7 @@ def finish(
         status=ended,
         n_steps=torch.full((len(task),), steps),
         outlier_scores=outlier_scores,
+        temperatures=solver.reporting_temperature(task, state),
         notes=notes,
     )
 

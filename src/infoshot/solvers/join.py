@@ -22,6 +22,7 @@ def join_in_order(parts: list[tuple[Tensor, Solution]], dtype: torch.dtype) -> S
             whole.status[order],
             whole.n_steps[order],
             whole.outlier_scores[place],
+            whole.temperatures[place],
             tuple(whole.notes[i] for i in order) if whole.notes else (),
         )
     return dataclasses.replace(
@@ -29,6 +30,7 @@ def join_in_order(parts: list[tuple[Tensor, Solution]], dtype: torch.dtype) -> S
         probabilities=whole.probabilities.to(dtype),
         prototypes=whole.prototypes.to(dtype),
         outlier_scores=whole.outlier_scores.to(dtype),
+        temperatures=whole.temperatures.to(dtype),
     )
 
 
@@ -43,6 +45,7 @@ def replace_tasks(whole: Solution, which: Tensor, part: Solution, note: str) -> 
         _put(whole.status, which, part.status),
         _put(whole.n_steps, which, part.n_steps),
         _put(whole.outlier_scores, place, part.outlier_scores),
+        _put(whole.temperatures, place, part.temperatures),
         tuple(
             f"{note} {next(new)}".rstrip() if is_new else kept
             for kept, is_new in zip(old, which.tolist(), strict=True)
@@ -66,6 +69,7 @@ def join(parts: Iterable[Solution]) -> Solution:
         torch.cat([part.status for part in parts]),
         torch.cat([part.n_steps for part in parts]),
         torch.cat([part.outlier_scores for part in parts]),
+        torch.cat([part.temperatures for part in parts]),
         _join_notes(parts),
     )
 

@@ -1,4 +1,4 @@
-r"""Smoothing: samples averaged with their nearest neighbours, which reduces noise.
+r"""Nearest neighbours, and samples averaged with theirs, which reduces noise.
 
 .. math:: x_i \propto (1 - s) z_i + s \sum_{j \in N(i)} g_{ij} z_j, \qquad
           g_{ij} \propto \exp\left(-\frac{\tau}{2} \|z_i - z_j\|^2\right)
@@ -25,30 +25,51 @@ from infoshot.solvers.objective import inverse_lengths
 
 _MOST_SEARCHED = 20_000  # samples that are all candidates
 _CANDIDATES = 8192  # for each sample, if there are more
-_TEMPERATURE = 20.0
+TEMPERATURE = 20.0  # tau
 _BLOCK = 2**24  # similarities at a time
 _MANY = 1024  # from this many candidates on, neighbours are gathered
 _PARTS = 8  # of all samples, whose similarities are computed pair by pair
 
 
 @dataclass(frozen=True, eq=False)
-class _Nearest:
-    """The nearest candidates of each sample."""
+class Nearest:
+    """The nearest candidates of each sample, in any order.
 
-    nearness: Tensor  # product less half the squared length of the candidate, [task, n, neighbour]
-    numbers: Tensor  # of the candidates, [task, n, neighbour]
+    Parameters
+    ----------
+    nearness
+        Product with the candidate less half the squared length of the candidate, which is larger
+        for nearer ones, shape ``(task, n, neighbour)``.
+    numbers
+        Numbers of the candidates, the same shape.
+    """
+
+    nearness: Tensor
+    numbers: Tensor
 
     def shares(self) -> Tensor:
         """Weights of the neighbours, which sum to one."""
-        return torch.softmax(self.nearness * _TEMPERATURE, dim=-1)
+        return torch.softmax(self.nearness * TEMPERATURE, dim=-1)
 
 
-def average_with_neighbours(z: Tensor, share: float, n_neighbours: int) -> Tensor:
+def find_neighbours(z: Tensor, n_neighbours: int) -> Nearest:
+    """Find the nearest other samples of each of the samples ``(task, n, dim)``."""
+    n = z.shape[1]
+    if n > _MOST_SEARCHED:
+        return _join([_nearest_by_cells(samples, n_neighbours) for samples in z], dim=0)
+    if n >= _MANY:
+        return _nearest_by_pairs(z, n_neighbours)
+    return _nearest_by_rows(z, z, n_neighbours, others_only=True)
+
+
+def find_nearest(z: Tensor, candidates: Tensor, n_nearest: int) -> Nearest:
+    """Find the nearest candidates, ``(task, m, dim)``, of each sample, ``(task, n, dim)``."""
+    return _nearest_by_rows(z, candidates, n_nearest, others_only=False)
+
+
+def average_with_neighbours(z: Tensor, near: Nearest, share: float) -> Tensor:
     """Average samples, ``(task, n, dim)``, with their neighbours, whose weight is ``share``."""
-    if z.shape[1] <= _MOST_SEARCHED:
-        means = _means_among_all(z, n_neighbours)
-    else:
-        means = torch.stack([_means_by_cells(samples, n_neighbours) for samples in z])
+    means = _gather_means(near, z) if z.shape[1] >= _MANY else _multiply_means(near, z)
     mixed = means.mul_(share).add_(z, alpha=1 - share)
     length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     return mixed.mul_(inverse_lengths(mixed).unsqueeze(-1)).mul_(length)
@@ -59,32 +80,29 @@ def similarities_at_a_time(n: int) -> int:
     return min(n * n, _BLOCK)
 
 
-def _means_among_all(z: Tensor, n_neighbours: int) -> Tensor:
-    """Weighted means of the neighbours of each sample, ``(task, n, dim)``."""
-    if z.shape[1] >= _MANY:
-        return _gather_means(_nearest_by_pairs(z, n_neighbours), z)
-    n_tasks, n, _ = z.shape
-    n_rows = max(1, _BLOCK // (n_tasks * n))
-    half_norm = _half_norm(z)
+def _nearest_by_rows(z: Tensor, candidates: Tensor, most: int, *, others_only: bool) -> Nearest:
+    """Nearest candidates, from all products of some samples at a time."""
+    (n_tasks, n, _), n_candidates = z.shape, candidates.shape[1]
+    n_rows = max(1, _BLOCK // (n_tasks * n_candidates))
+    half_norm = _half_norm(candidates)
 
-    def of_rows(first: int) -> Tensor:
-        nearness = torch.bmm(z[:, first : first + n_rows], z.mT).sub_(half_norm)
-        nearness.diagonal(first, 1, 2).fill_(-math.inf)
-        near = _nearest(nearness, min(n_neighbours, n - 1))
-        shares = torch.zeros_like(nearness).scatter_(2, near.numbers, near.shares())
-        return torch.bmm(shares, z)
+    def of_rows(first: int) -> Nearest:
+        nearness = torch.bmm(z[:, first : first + n_rows], candidates.mT).sub_(half_norm)
+        if others_only:
+            nearness.diagonal(first, 1, 2).fill_(-math.inf)
+        return _nearest(nearness, min(most, n_candidates - others_only))
 
-    return torch.cat(map_blocks(of_rows, range(0, n, n_rows)), dim=1)
+    return _join(map_blocks(of_rows, range(0, n, n_rows)), dim=1)
 
 
-def _nearest_by_pairs(z: Tensor, n_neighbours: int) -> _Nearest:
+def _nearest_by_pairs(z: Tensor, n_neighbours: int) -> Nearest:
     """Nearest other samples of each; the products of two parts of the samples serve both."""
     n_tasks, n, _ = z.shape
     most = min(n_neighbours, n - 1)
     size = min(-(-n // _PARTS), max(1, math.isqrt(_BLOCK // n_tasks)))
     half_norm = _half_norm(z)
 
-    def of_pair(pair: tuple[int, int]) -> dict[int, _Nearest]:
+    def of_pair(pair: tuple[int, int]) -> dict[int, Nearest]:
         one, other = pair
         products = torch.bmm(z[:, one : one + size], z[:, other : other + size].mT)
         nearness = products - half_norm[:, :, other : other + size]
@@ -100,14 +118,11 @@ def _nearest_by_pairs(z: Tensor, n_neighbours: int) -> _Nearest:
     starts = range(0, n, size)
     pairs = map_blocks(of_pair, list(combinations_with_replacement(starts, 2)))
     nearest = [_nearest_of([p[start] for p in pairs if start in p], most) for start in starts]
-    return _Nearest(
-        torch.cat([part.nearness for part in nearest], dim=1),
-        torch.cat([part.numbers for part in nearest], dim=1),
-    )
+    return _join(nearest, dim=1)
 
 
-def _means_by_cells(z: Tensor, n_neighbours: int) -> Tensor:
-    """Weighted means of the neighbours of each sample of one task, ``(n, dim)``."""
+def _nearest_by_cells(z: Tensor, n_neighbours: int) -> Nearest:
+    """Nearest other samples of each sample of one task, ``(n, dim)``, among nearby cells."""
     cells = group_samples(z, n_neighbours)
     n_rows = _BLOCK // _CANDIDATES
     blocks = [
@@ -115,44 +130,67 @@ def _means_by_cells(z: Tensor, n_neighbours: int) -> Tensor:
         for cell in range(len(cells.near))
         for first in range(0, cells.edges[cell + 1] - cells.edges[cell], n_rows)
     ]
-    means = torch.empty_like(z)
+    most = min(n_neighbours, _CANDIDATES - 1, len(z) - 1)
+    nearness = z.new_empty(1, len(z), most)
+    numbers = torch.empty_like(nearness, dtype=torch.int64)
 
     def write_block(block: tuple[int, int]) -> None:
         cell, first = block
         start, end = cells.edges[cell] + first, cells.edges[cell + 1]
         rows = cells.order[start : min(start + n_rows, end)]
         # The samples of the cell are the first candidates, in the same order.
-        candidates = z[cells.candidates(cell, _CANDIDATES)].unsqueeze(0)
-        nearness = torch.bmm(z[rows].unsqueeze(0), candidates.mT).sub_(_half_norm(candidates))
-        nearness.diagonal(first, 1, 2).fill_(-math.inf)
-        near = _nearest(nearness, min(n_neighbours, len(candidates[0]) - 1))
-        means[rows] = _gather_means(near, candidates)[0]
+        chosen = cells.candidates(cell, _CANDIDATES)
+        candidates = z[chosen].unsqueeze(0)
+        products = torch.bmm(z[rows].unsqueeze(0), candidates.mT).sub_(_half_norm(candidates))
+        products.diagonal(first, 1, 2).fill_(-math.inf)
+        near = _nearest(products, most)
+        nearness[0, rows], numbers[0, rows] = near.nearness[0], chosen[near.numbers[0]]
 
     map_blocks(write_block, blocks)
-    return means
+    return Nearest(nearness, numbers)
 
 
-def _nearest(nearness: Tensor, most: int, first: int = 0) -> _Nearest:
+def _nearest(nearness: Tensor, most: int, first: int = 0) -> Nearest:
     """Choose the nearest candidates of each sample; their numbers start at ``first``."""
     values, numbers = nearness.topk(min(most, nearness.shape[2]), sorted=False)
-    return _Nearest(values, numbers + first)
+    return Nearest(values, numbers + first)
 
 
-def _nearest_of(parts: list[_Nearest], most: int) -> _Nearest:
+def _nearest_of(parts: list[Nearest], most: int) -> Nearest:
     """Choose the nearest of those that were found among several parts of the candidates."""
-    nearness = torch.cat([part.nearness for part in parts], dim=2)
-    numbers = torch.cat([part.numbers for part in parts], dim=2)
-    chosen = _nearest(nearness, most)
-    return _Nearest(chosen.nearness, numbers.gather(2, chosen.numbers))
+    found = _join(parts, dim=2)
+    chosen = _nearest(found.nearness, most)
+    return Nearest(chosen.nearness, found.numbers.gather(2, chosen.numbers))
 
 
-def _gather_means(near: _Nearest, candidates: Tensor) -> Tensor:
-    """Weighted means of the nearest candidates, ``(task, n, dim)``."""
+def _join(parts: list[Nearest], dim: int) -> Nearest:
+    return Nearest(
+        torch.cat([part.nearness for part in parts], dim=dim),
+        torch.cat([part.numbers for part in parts], dim=dim),
+    )
+
+
+def _gather_means(near: Nearest, z: Tensor) -> Tensor:
+    """Weighted means of the neighbours, ``(task, n, dim)``, gathered one by one."""
     means = [
         embedding_bag(numbers, samples, mode="sum", per_sample_weights=weights)
-        for numbers, samples, weights in zip(near.numbers, candidates, near.shares(), strict=True)
+        for numbers, samples, weights in zip(near.numbers, z, near.shares(), strict=True)
     ]
     return torch.stack(means)
+
+
+def _multiply_means(near: Nearest, z: Tensor) -> Tensor:
+    """Weighted means of the neighbours, ``(task, n, dim)``, as products of matrices."""
+    n_tasks, n, _ = z.shape
+    n_rows = max(1, _BLOCK // (n_tasks * n))
+    shares = near.shares()
+
+    def of_rows(first: int) -> Tensor:
+        rows = slice(first, first + n_rows)
+        matrix = z.new_zeros(n_tasks, shares[:, rows].shape[1], n)
+        return torch.bmm(matrix.scatter_(2, near.numbers[:, rows], shares[:, rows]), z)
+
+    return torch.cat(map_blocks(of_rows, range(0, n, n_rows)), dim=1)
 
 
 def _half_norm(z: Tensor) -> Tensor:

@@ -190,9 +190,9 @@ class Solver(ABC, Generic[StateT]):
             state = self.step(task, state)
         return state
 
-    def reporting_temperature(self, task: TaskBatch) -> float:
-        """Temperature of the reported probabilities, for tasks of this shape."""
-        return self.temperature
+    def reporting_temperature(self, task: TaskBatch, state: StateT) -> Tensor:
+        """Temperature at which the prototypes classify new samples, shape ``(task,)``."""
+        return task.z_qry.new_full((len(task),), self.temperature)
 
     def at_temperature(self, temperature: float) -> Self:
         """Return the solver with this temperature; unchanged if it has no such field."""

@@ -17,20 +17,22 @@ Objective: [ADM] of ``docs/math.md`` with the chosen :math:`\beta`. Procedure:
    class. They use at most 2,048 evenly spaced queries.
 3. **Choose the weight** :math:`\beta`, from 0.8 for no imbalance to 0.04, see ``balance.py``.
 4. **Solve** with TIM-ADM and that weight, from the same start.
+5. **Ask two others**: the nearest shrunken class mean, and labels that spread over a graph of
+   neighbours (``graph_evidence.py``). Their log-probabilities are added to those of the solve; they
+   count where steps 2 and 3 leave the balance of the classes open, see ``pooling.py``.
+6. **Choose how sharp** the probabilities are, from how well the class means separate the queries.
 
 With fewer than two queries per class each query is classified independently, by the nearest
-shrunken class mean. Probabilities are reported at a calibrated temperature, which is lower than
-that of the solve and grows with the number of examples. The outlier score of a query is its squared
-distance from the nearest prototype. New samples are classified by the prototypes alone, without
-smoothing, so a query and the same features as a new sample can get different probabilities.
+shrunken class mean. The outlier score of a query is its squared distance from the nearest
+prototype. New samples are classified by the prototypes alone, without smoothing and without the two
+others, so a query and the same features as a new sample can get different labels.
 
 Cost: 140 steps of TIM-ADM (slightly more than 60 for many queries), and for the neighbours 2 to 4
 \|Q\| \|Q\| d operations, from 20,000 queries on about 16,000 \|Q\| d, see ``neighbours.py``.
 
 When to prefer it: it is the default, for any class balance; it assumes nothing about the class
-frequencies and uses no query labels and no class counts. All constants were chosen on the
-validation classes of mini-ImageNet; ``docs/tim-auto.md`` has the experiments, also the negative
-ones.
+frequencies and uses no query labels and no class counts. All constants were chosen on validation
+classes; ``docs/tim-auto.md`` has the experiments, also the negative ones.
 
 Reference: [Boudiaf2020]_ in ``objective.py`` for the solve; the choice of the weight is our own.
 """
@@ -47,17 +49,22 @@ from torch import Tensor
 from infoshot.core import checks
 from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
-from infoshot.solvers import balance
+from infoshot.solvers import balance, pooling
 from infoshot.solvers.adm_blocks import AdmState
-from infoshot.solvers.baselines.prototype import shrink
-from infoshot.solvers.neighbours import average_with_neighbours, similarities_at_a_time
+from infoshot.solvers.baselines.prototype import Prototype, shrink
+from infoshot.solvers.graph_evidence import spread_labels_over_queries
+from infoshot.solvers.neighbours import (
+    Nearest,
+    average_with_neighbours,
+    find_neighbours,
+    similarities_at_a_time,
+)
 from infoshot.solvers.objective import class_counts, class_logits, log_posterior
 from infoshot.solvers.solver import Rule, Solver
 from infoshot.solvers.tim_adm import TimAdm
 
 _MOST_TRIAL_QUERIES = 2048  # the trial solves use a subset of this size if there are more
-_GROWTH = 0.4  # exponent of the examples per class in the reporting temperature
-_MEANS_TEMPERATURE = 100.0  # calibrated for shrunken class means, for any number of examples
+MEANS_TEMPERATURE = 100.0  # calibrated for shrunken class means, for any number of examples
 
 
 @dataclass(eq=False, kw_only=True)
@@ -66,6 +73,9 @@ class _AutoState(AdmState):
     imbalance: Tensor  # of the trial solves, [task]
     chance: Tensor  # nu, the scale of chance, [task]
     beta: Tensor  # the chosen weight, [task]
+    others: Tensor  # weighted log-probabilities of the other classifications, [task, class, query]
+    scale: Tensor  # factor on the sum of all classifications, [task]
+    sharpness: Tensor  # factor on the classification of the solve alone, [task]
 
 
 @final
@@ -78,9 +88,8 @@ class TimAuto(Solver[_AutoState]):
     n_steps, n_trial_steps
         Alternations of the solve, and of each of the two trial solves.
     temperature
-        Factor on the squared distance in the reported probabilities, for one example per class;
-        larger is sharper. It never changes a label. Queries that are classified independently use
-        100.
+        Factor on the sharpness of the reported probabilities; larger is sharper. It never changes a
+        label. Queries that are classified independently ignore it.
     solve_temperature
         The same during the solve.
     cross_entropy_weight, conditional_entropy_weight
@@ -90,7 +99,11 @@ class TimAuto(Solver[_AutoState]):
     smoothing
         Weight of the neighbours in a smoothed query.
     n_neighbours
-        Number of nearest queries that each query is averaged with.
+        Number of nearest queries that each query is averaged with, and that each sample has edges
+        to in the graph.
+    means_weight, graph_weight
+        Weights of the log-probabilities of the class means, and of those of the graph, where they
+        count most. With zeros the solve alone decides.
 
     Examples
     --------
@@ -111,32 +124,38 @@ class TimAuto(Solver[_AutoState]):
         "shrinkage": checks.not_negative,
         "smoothing": checks.share_below_one,
         "n_neighbours": partial(checks.at_least, least=1),
+        "means_weight": checks.not_negative,
+        "graph_weight": checks.not_negative,
     }
     inductive = True
 
     n_steps: int = 60
     n_trial_steps: int = 40
-    temperature: float = 10.5
+    temperature: float = 1.0
     solve_temperature: float = 35.0
     cross_entropy_weight: float = 0.15
     conditional_entropy_weight: float = 0.1
     shrinkage: float = 5.0
     smoothing: float = 0.3
     n_neighbours: int = 8
+    means_weight: float = pooling.MEANS_WEIGHT
+    graph_weight: float = pooling.GRAPH_WEIGHT
 
     def planned_steps(self, task: TaskBatch) -> int:
         """No steps if there are too few queries."""
         return 0 if _too_few(task) else self.n_steps
 
     def init(self, task: TaskBatch) -> _AutoState:
-        """Smooth the features, run the trial solves, choose the weight."""
-        smoothed = self._smooth(task)
+        """Smooth the features, run the trial solves, choose the weight, ask the others."""
+        near = None if _too_few(task) else find_neighbours(task.z_qry, self.n_neighbours)
+        smoothed = self._smooth(task, near)
         start = self._start(smoothed)
         imbalance, chance = self._evidence(smoothed, start)
         beta = balance.choose_weight(imbalance, chance)
         fields = {field.name: getattr(start, field.name) for field in dataclasses.fields(start)}
         fields["balance"] = (beta / (1 + beta)).view(-1, 1, 1)
         fields |= {"imbalance": imbalance, "chance": chance, "beta": beta, "z_qry": smoothed.z_qry}
+        fields |= self._ask_others(task, near, imbalance, chance, beta)
         return _AutoState(**fields)
 
     def step(self, task: TaskBatch, state: _AutoState) -> _AutoState:
@@ -151,17 +170,20 @@ class TimAuto(Solver[_AutoState]):
     def log_posterior(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
         w = self.prototypes(task, state)
-        return log_posterior(state.z_qry, w, self.reporting_temperature(task))
+        if _too_few(task):
+            return log_posterior(state.z_qry, w, MEANS_TEMPERATURE)
+        pooled = class_logits(state.z_qry, w, self.solve_temperature).add_(state.others)
+        return torch.log_softmax(pooled.mul_(state.scale.view(-1, 1, 1)), dim=1).mT
 
     def objective(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Return the TIM loss with the chosen weight, shape ``(task,)``."""
         return self._adm.loss_of(task, state, state.beta)
 
-    def reporting_temperature(self, task: TaskBatch) -> float:
-        """Temperature at which probabilities are calibrated for this many examples per class."""
+    def reporting_temperature(self, task: TaskBatch, state: _AutoState) -> Tensor:
+        """Temperature at which the prototypes classify new samples, shape ``(task,)``."""
         if _too_few(task):
-            return _MEANS_TEMPERATURE
-        return float(self.temperature * (task.n_sup / task.n_way) ** _GROWTH)
+            return torch.full_like(state.sharpness, MEANS_TEMPERATURE)
+        return self.solve_temperature * state.sharpness
 
     def prototypes(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
@@ -211,12 +233,42 @@ class TimAuto(Solver[_AutoState]):
         """The solver of the steps; the weights of the marginal entropy are in the states."""
         return self.adm(1.0, self.n_steps + 2 * self.n_trial_steps)
 
-    def _smooth(self, task: TaskBatch) -> TaskBatch:
+    def _smooth(self, task: TaskBatch, near: Nearest | None) -> TaskBatch:
         """Average the queries with their neighbours."""
-        if _too_few(task) or self.smoothing == 0:
+        if near is None or self.smoothing == 0:
             return task
-        z_qry = average_with_neighbours(task.z_qry, self.smoothing, self.n_neighbours)
+        z_qry = average_with_neighbours(task.z_qry, near, self.smoothing)
         return dataclasses.replace(task, z_qry=z_qry)
+
+    def _ask_others(
+        self,
+        task: TaskBatch,
+        near: Nearest | None,
+        imbalance: Tensor,
+        chance: Tensor,
+        beta: Tensor,
+    ) -> dict[str, Tensor]:
+        """Return what the class means and the graph say, and the factor on the sum of all."""
+        if near is None:
+            nothing = task.z_qry.new_zeros(len(task), 1, 1)
+            return dict.fromkeys(("scale", "sharpness"), torch.ones_like(beta)) | {
+                "others": nothing
+            }
+        w = Prototype(shrinkage=self.shrinkage).init(task).weights
+        of_means = torch.log_softmax(class_logits(task.z_qry, w, MEANS_TEMPERATURE), dim=1)
+        of_graph = spread_labels_over_queries(task, near)
+        weight = pooling.weigh_others(imbalance, chance)
+        sharpness = self.choose_sharpness(of_means, beta)
+        others = of_means.mul_(self.means_weight).add_(of_graph, alpha=self.graph_weight)
+        return {
+            "others": others.mul_(weight.view(-1, 1, 1)),
+            "scale": pooling.divide_by_weights(sharpness, weight),
+            "sharpness": sharpness,
+        }
+
+    def choose_sharpness(self, means_log_p: Tensor, beta: Tensor) -> Tensor:
+        """Factor on the temperature of the solve at which probabilities are calibrated."""
+        return pooling.choose_sharpness(means_log_p, beta).mul_(self.temperature)
 
     def _start(self, task: TaskBatch) -> AdmState:
         """Start from the shrunken class means."""
