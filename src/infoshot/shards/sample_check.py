@@ -12,10 +12,9 @@ from torch import Tensor
 
 from infoshot.solvers import TimAuto, balance
 from infoshot.solvers.baselines.prototype import shrink
-from infoshot.solvers.objective import class_logits
+from infoshot.solvers.pooling import choose_sharpness, classify_by_means
 from infoshot.solvers.sharded.rows import Piece, Rows
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
-from infoshot.solvers.tim_auto import MEANS_TEMPERATURE
 
 _LEAST, _PER_CLASS = 2048, 8  # queries of the sample
 
@@ -87,6 +86,6 @@ def choose_temperature(
         The weight of the marginal entropy.
     """
     w = shrink(means, counts, auto.shrinkage).to(sample)
-    logits = class_logits(sample.unsqueeze(0), w.unsqueeze(0), MEANS_TEMPERATURE)
-    log_p = torch.log_softmax(logits, dim=1)
-    return auto.solve_temperature * float(auto.choose_sharpness(log_p, torch.tensor([beta])))
+    log_p = classify_by_means(sample.unsqueeze(0), w.unsqueeze(0))
+    sharpness = float(choose_sharpness(log_p, torch.tensor([beta])))
+    return auto.solve_temperature * auto.temperature * sharpness

@@ -24,10 +24,10 @@ from infoshot.shards.shard_reader import Shard
 from infoshot.shards.shard_task import ShardTask
 from infoshot.solvers import TimAdm, TimAuto, balance
 from infoshot.solvers.baselines.prototype import shrink
+from infoshot.solvers.pooling import MEANS_TEMPERATURE
 from infoshot.solvers.sharded.passes import Classifier, best_classes
 from infoshot.solvers.sharded.rows import Piece
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
-from infoshot.solvers.tim_auto import MEANS_TEMPERATURE
 
 _WATCHED = 2048  # queries whose probabilities are compared with the tolerance
 

@@ -12,10 +12,16 @@ chance, on the scale :math:`\nu` with
 All constants were chosen on the validation classes of mini-ImageNet, see ``docs/tim-auto.md``.
 """
 
+import dataclasses
 import math
 
 import torch
 from torch import Tensor
+
+from infoshot.core.parallel import map_blocks
+from infoshot.core.types import TaskBatch
+from infoshot.solvers.adm_blocks import AdmState
+from infoshot.solvers.tim_adm import TimAdm
 
 TRIAL_WEIGHTS = (0.065, 0.12)  # of the marginal entropy in the two trial solves
 _SHARE_OF_SMALL = 0.2
@@ -40,6 +46,17 @@ def choose_weight(imbalance: Tensor, nu: Tensor) -> Tensor:
     return log_beta.exp_().clamp_(min=_LEAST)
 
 
+def try_solves(adm: TimAdm, task: TaskBatch, start: AdmState, n_steps: int) -> Tensor:
+    """Imbalance of the class proportions after both trial solves, shape ``(task,)``."""
+
+    def mean_prediction(beta: float) -> Tensor:
+        state = dataclasses.replace(start, weights=start.weights.clone(), balance=beta / (1 + beta))
+        state = adm.advance(task, state, n_steps)
+        return adm.log_posterior(task, state).exp().mean(1)
+
+    return imbalance(*map_blocks(mean_prediction, TRIAL_WEIGHTS))
+
+
 def describe_evidence(counts: str, imbalance: float, nu: float) -> str:
     """Say what the trial solves found; ``counts`` says how many examples and queries there are."""
     by_chance = nu * math.log(_AT_BALANCE / BALANCED) / _DECAY
@@ -61,6 +78,14 @@ def describe_decision(counts: str, imbalance: float, nu: float, beta: float) -> 
         decision = "The class proportions are estimated from the queries"
     evidence = describe_evidence(counts, imbalance, nu)
     return f"{evidence} {decision} (weight of the marginal entropy {beta:.2f}; TIM has 1)."
+
+
+def describe_too_few(n_queries: int, n_way: int) -> str:
+    """Say that there is nothing to decide."""
+    return (
+        f"{n_queries} queries for {n_way} classes are too few to use them together: each was "
+        "classified independently, by the nearest (shrunken) class mean."
+    )
 
 
 def evenly_spaced(n: int, n_wanted: int) -> Tensor:

@@ -22,13 +22,77 @@ the class weights of the solve alone, at c times its temperature. All constants 
 of the validation classes of mini-ImageNet and CUB, with two encoders, see ``docs/tim-auto.md``.
 """
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch
+from infoshot.solvers.graph_evidence import spread_labels_over_queries
+from infoshot.solvers.neighbours import Nearest
+from infoshot.solvers.objective import class_logits
+
+MEANS_TEMPERATURE = 100.0  # calibrated for shrunken class means, for any number of examples
 MEANS_WEIGHT, GRAPH_WEIGHT = 2.5, 5.0
 _AMBIGUOUS, _POWER = 0.19, 6  # D / nu at which the others count most, and how fast this ends
 _SHARE_OF_OTHERS = 3.0
 _SHARPNESS, _OF_ODDS, _OF_BALANCE = 0.6, 0.23, 0.1
 _MOST_CONFIDENT = 0.99
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """What the class means and the graph say.
+
+    Parameters
+    ----------
+    others
+        The sum of their weighted log-probabilities, shape ``(task, class, query)``.
+    scale
+        Factor on the sum of all three, shape ``(task,)``.
+    sharpness
+        Factor on the solve alone (c), shape ``(task,)``.
+    """
+
+    others: Tensor
+    scale: Tensor
+    sharpness: Tensor
+
+
+def ask_others(
+    task: TaskBatch,
+    near: Nearest,
+    means: Tensor,
+    weights: tuple[float, float],
+    ambiguity: Tensor,
+    beta: Tensor,
+) -> Others:
+    """Classify the queries by the class means, and by the graph of their nearest queries.
+
+    Parameters
+    ----------
+    task
+        The tasks.
+    near
+        The nearest other queries of each query.
+    means
+        Shrunken class means, shape ``(task, class, dim)``.
+    weights
+        Of the log-probabilities of the class means, and of those of the graph.
+    ambiguity
+        What :func:`weigh_others` returns.
+    beta
+        The weight of the marginal entropy, shape ``(task,)``.
+    """
+    of_means = classify_by_means(task.z_qry, means)
+    sharpness = choose_sharpness(of_means, beta)
+    of_graph = spread_labels_over_queries(task, near)
+    both = of_means.mul_(weights[0]).add_(of_graph, alpha=weights[1])
+    return Others(
+        both.mul_(ambiguity.view(-1, 1, 1)),
+        sharpness / (1 + _SHARE_OF_OTHERS * ambiguity),
+        sharpness,
+    )
 
 
 def weigh_others(imbalance: Tensor, chance: Tensor) -> Tensor:
@@ -37,13 +101,13 @@ def weigh_others(imbalance: Tensor, chance: Tensor) -> Tensor:
     return (u * (1 - u).exp()) ** _POWER
 
 
-def divide_by_weights(sharpness: Tensor, others: Tensor) -> Tensor:
-    """Factor on the sum of all three, with what :func:`weigh_others` returns, ``(task,)``."""
-    return sharpness / (1 + _SHARE_OF_OTHERS * others)
+def classify_by_means(z: Tensor, means: Tensor) -> Tensor:
+    """Log-probabilities of shrunken class means, shape ``(task, class, n)``."""
+    return torch.log_softmax(class_logits(z, means, MEANS_TEMPERATURE), dim=1)
 
 
 def choose_sharpness(means_log_p: Tensor, beta: Tensor) -> Tensor:
-    """Return c, from the log-probabilities of the class means, ``(task, class, query)``."""
+    """Return c, from the log-probabilities of the class means, shape ``(task,)``."""
     confidence = means_log_p.amax(1).exp().mean(1).clamp_(max=_MOST_CONFIDENT)
     odds = confidence / (1 - confidence)
     return _SHARPNESS * odds**_OF_ODDS * beta**_OF_BALANCE

@@ -1,40 +1,31 @@
 r"""TIM-auto: TIM-ADM that estimates from the features how balanced the classes are.
 
 TIM's marginal entropy favours equally frequent classes among the queries. On balanced queries that
-gains about ten points of accuracy; on imbalanced ones it costs ten to fifty. The weight
-:math:`\beta` of the term controls it: the published :math:`\beta = 1` enforces balance, around
-:math:`\beta = \alpha` it is a mild preference, and below that the queries decide. TIM-auto chooses
-the weight for each task.
+gains about ten points of accuracy; on imbalanced ones it costs ten to fifty. Its weight
+:math:`\beta` is 1 in the paper; around :math:`\beta = \alpha` it is a mild preference, and below
+that the queries decide. TIM-auto chooses the weight for each task.
 
 Objective: [ADM] of ``docs/math.md`` with the chosen :math:`\beta`. Procedure:
 
-1. **Smooth the features.** Every query is averaged with its nearest queries,
-   :math:`x_i \propto (1 - s) z_i + s \sum_j g_{ij} z_j` with g a softmax over the k nearest,
-   and keeps its length; the class means start shrunken, as in ``prototype.py``. Neither depends on
-   the class frequencies.
-2. **Two trial solves**, with a small and a larger weight, measure the imbalance of the predicted
-   class proportions, :math:`D = 1 - H(\hat p) / \log K`: 0 for equal proportions, 1 for a single
-   class. They use at most 2,048 evenly spaced queries.
+1. **Smooth**: every query is averaged with its nearest queries (``neighbours.py``), and the class
+   means start shrunken (``prototype.py``). Neither depends on the class frequencies.
+2. **Two trial solves**, with a small and a larger weight and at most 2,048 evenly spaced queries,
+   measure the imbalance of the predicted class proportions, :math:`D = 1 - H(\hat p) / \log K`.
 3. **Choose the weight** :math:`\beta`, from 0.8 for no imbalance to 0.04, see ``balance.py``.
 4. **Solve** with TIM-ADM and that weight, from the same start.
-5. **Ask two others**: the nearest shrunken class mean, and labels that spread over a graph of
-   neighbours (``graph_evidence.py``). Their log-probabilities are added to those of the solve; they
-   count where steps 2 and 3 leave the balance of the classes open, see ``pooling.py``.
-6. **Choose how sharp** the probabilities are, from how well the class means separate the queries.
+5. **Ask two others**, the nearest shrunken class mean and labels that spread over a graph
+   (``graph_evidence.py``). Their log-probabilities are added where steps 2 and 3 leave the balance
+   open, see ``pooling.py``, which also says how sharp the probabilities are.
 
 With fewer than two queries per class each query is classified independently, by the nearest
 shrunken class mean. The outlier score of a query is its squared distance from the nearest
-prototype. New samples are classified by the prototypes alone, without smoothing and without the two
-others, so a query and the same features as a new sample can get different labels.
+prototype. New samples are classified by the prototypes alone, without smoothing and the others.
 
 Cost: 140 steps of TIM-ADM (slightly more than 60 for many queries), and for the neighbours 2 to 4
-\|Q\| \|Q\| d operations, from 20,000 queries on about 16,000 \|Q\| d, see ``neighbours.py``.
+\|Q\| \|Q\| d operations, from 20,000 queries on about 16,000 \|Q\| d. It is the default, for any
+class balance; ``docs/tim-auto.md`` has the experiments, also the negative ones.
 
-When to prefer it: it is the default, for any class balance; it assumes nothing about the class
-frequencies and uses no query labels and no class counts. All constants were chosen on validation
-classes; ``docs/tim-auto.md`` has the experiments, also the negative ones.
-
-Reference: [Boudiaf2020]_ in ``objective.py`` for the solve; the choice of the weight is our own.
+Reference: [Boudiaf2020]_ in ``objective.py`` for the solve; the rest is our own.
 """
 
 import dataclasses
@@ -47,12 +38,10 @@ import torch
 from torch import Tensor
 
 from infoshot.core import checks
-from infoshot.core.parallel import map_blocks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers import balance, pooling
 from infoshot.solvers.adm_blocks import AdmState
 from infoshot.solvers.baselines.prototype import Prototype, shrink
-from infoshot.solvers.graph_evidence import spread_labels_over_queries
 from infoshot.solvers.neighbours import (
     Nearest,
     average_with_neighbours,
@@ -64,7 +53,6 @@ from infoshot.solvers.solver import Rule, Solver
 from infoshot.solvers.tim_adm import TimAdm
 
 _MOST_TRIAL_QUERIES = 2048  # the trial solves use a subset of this size if there are more
-MEANS_TEMPERATURE = 100.0  # calibrated for shrunken class means, for any number of examples
 
 
 @dataclass(eq=False, kw_only=True)
@@ -81,17 +69,16 @@ class _AutoState(AdmState):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TimAuto(Solver[_AutoState]):
-    """Transductive information maximization, for any class balance.
+    """TIM for any class balance.
 
     Parameters
     ----------
     n_steps, n_trial_steps
         Alternations of the solve, and of each of the two trial solves.
     temperature
-        Factor on the sharpness of the reported probabilities; larger is sharper. It never changes a
-        label. Queries that are classified independently ignore it.
+        Factor on the sharpness of the reported probabilities. It never changes a label.
     solve_temperature
-        The same during the solve.
+        Factor on the squared distance during the solve.
     cross_entropy_weight, conditional_entropy_weight
         Weights of the two terms of the objective that are fixed.
     shrinkage
@@ -99,11 +86,9 @@ class TimAuto(Solver[_AutoState]):
     smoothing
         Weight of the neighbours in a smoothed query.
     n_neighbours
-        Number of nearest queries that each query is averaged with, and that each sample has edges
-        to in the graph.
+        Nearest queries that a query is averaged with, and that a sample has edges to in the graph.
     means_weight, graph_weight
-        Weights of the log-probabilities of the class means, and of those of the graph, where they
-        count most. With zeros the solve alone decides.
+        Weights of the class means and of the graph, where they count most.
 
     Examples
     --------
@@ -155,8 +140,14 @@ class TimAuto(Solver[_AutoState]):
         fields = {field.name: getattr(start, field.name) for field in dataclasses.fields(start)}
         fields["balance"] = (beta / (1 + beta)).view(-1, 1, 1)
         fields |= {"imbalance": imbalance, "chance": chance, "beta": beta, "z_qry": smoothed.z_qry}
-        fields |= self._ask_others(task, near, imbalance, chance, beta)
-        return _AutoState(**fields)
+        if near is None:
+            ones = torch.ones_like(beta)
+            return _AutoState(**fields, others=ones.view(-1, 1, 1), scale=ones, sharpness=ones)
+        means = Prototype(shrinkage=self.shrinkage).init(task).weights
+        weights = (self.means_weight, self.graph_weight)
+        ambiguity = pooling.weigh_others(imbalance, chance)
+        others = pooling.ask_others(task, near, means, weights, ambiguity, beta)
+        return _AutoState(**fields, **vars(others))
 
     def step(self, task: TaskBatch, state: _AutoState) -> _AutoState:
         """Take one step of TIM-ADM with the chosen weight."""
@@ -171,9 +162,10 @@ class TimAuto(Solver[_AutoState]):
         """Log-probabilities of the queries, shape ``(task, query, class)``."""
         w = self.prototypes(task, state)
         if _too_few(task):
-            return log_posterior(state.z_qry, w, MEANS_TEMPERATURE)
+            return log_posterior(state.z_qry, w, pooling.MEANS_TEMPERATURE)
         pooled = class_logits(state.z_qry, w, self.solve_temperature).add_(state.others)
-        return torch.log_softmax(pooled.mul_(state.scale.view(-1, 1, 1)), dim=1).mT
+        scale = state.scale.view(-1, 1, 1) * self.temperature
+        return torch.log_softmax(pooled.mul_(scale), dim=1).mT
 
     def objective(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Return the TIM loss with the chosen weight, shape ``(task,)``."""
@@ -182,8 +174,8 @@ class TimAuto(Solver[_AutoState]):
     def reporting_temperature(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Temperature at which the prototypes classify new samples, shape ``(task,)``."""
         if _too_few(task):
-            return torch.full_like(state.sharpness, MEANS_TEMPERATURE)
-        return self.solve_temperature * state.sharpness
+            return torch.full_like(state.sharpness, pooling.MEANS_TEMPERATURE)
+        return self.solve_temperature * self.temperature * state.sharpness
 
     def prototypes(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
@@ -198,17 +190,11 @@ class TimAuto(Solver[_AutoState]):
     def notes(self, task: TaskBatch, state: _AutoState) -> tuple[str, ...]:
         """Say for each task which weight was chosen and why."""
         if _too_few(task):
-            note = (
-                f"{task.n_qry} queries for {task.n_way} classes are too few to use them together: "
-                "each was classified independently, by the nearest (shrunken) class mean."
-            )
-            return (note,) * len(task)
-        columns = (state.imbalance, state.chance, state.beta)
+            return (balance.describe_too_few(task.n_qry, task.n_way),) * len(task)
         counts = f"with {task.n_sup} examples and {task.n_qry} queries"
-        return tuple(
-            balance.describe_decision(counts, *numbers)
-            for numbers in zip(*(column.tolist() for column in columns), strict=True)
-        )
+        columns = (state.imbalance.tolist(), state.chance.tolist(), state.beta.tolist())
+        decisions = zip(*columns, strict=True)
+        return tuple(balance.describe_decision(counts, *numbers) for numbers in decisions)
 
     def working_set(self, task: TaskBatch) -> int:
         """Count the working set of TIM-ADM, and the similarities of the queries."""
@@ -240,36 +226,6 @@ class TimAuto(Solver[_AutoState]):
         z_qry = average_with_neighbours(task.z_qry, near, self.smoothing)
         return dataclasses.replace(task, z_qry=z_qry)
 
-    def _ask_others(
-        self,
-        task: TaskBatch,
-        near: Nearest | None,
-        imbalance: Tensor,
-        chance: Tensor,
-        beta: Tensor,
-    ) -> dict[str, Tensor]:
-        """Return what the class means and the graph say, and the factor on the sum of all."""
-        if near is None:
-            nothing = task.z_qry.new_zeros(len(task), 1, 1)
-            return dict.fromkeys(("scale", "sharpness"), torch.ones_like(beta)) | {
-                "others": nothing
-            }
-        w = Prototype(shrinkage=self.shrinkage).init(task).weights
-        of_means = torch.log_softmax(class_logits(task.z_qry, w, MEANS_TEMPERATURE), dim=1)
-        of_graph = spread_labels_over_queries(task, near)
-        weight = pooling.weigh_others(imbalance, chance)
-        sharpness = self.choose_sharpness(of_means, beta)
-        others = of_means.mul_(self.means_weight).add_(of_graph, alpha=self.graph_weight)
-        return {
-            "others": others.mul_(weight.view(-1, 1, 1)),
-            "scale": pooling.divide_by_weights(sharpness, weight),
-            "sharpness": sharpness,
-        }
-
-    def choose_sharpness(self, means_log_p: Tensor, beta: Tensor) -> Tensor:
-        """Factor on the temperature of the solve at which probabilities are calibrated."""
-        return pooling.choose_sharpness(means_log_p, beta).mul_(self.temperature)
-
     def _start(self, task: TaskBatch) -> AdmState:
         """Start from the shrunken class means."""
         start = self._adm.init(task)
@@ -287,14 +243,7 @@ class TimAuto(Solver[_AutoState]):
         chance = balance.chance(n_shots, task.n_qry)
         if _too_few(task):
             return torch.ones_like(chance), chance
-        shares = map_blocks(partial(self._try, task, start), balance.TRIAL_WEIGHTS)
-        return balance.imbalance(*shares), chance
-
-    def _try(self, task: TaskBatch, start: AdmState, beta: float) -> Tensor:
-        """Mean prediction over the queries after a trial solve with this weight."""
-        state = dataclasses.replace(start, weights=start.weights.clone(), balance=beta / (1 + beta))
-        state = self._adm.advance(task, state, self.n_trial_steps)
-        return self._adm.log_posterior(task, state).exp().mean(1)
+        return balance.try_solves(self._adm, task, start, self.n_trial_steps), chance
 
 
 def _too_few(task: TaskBatch) -> bool:
