@@ -52,7 +52,7 @@ CELLS = [  # for tim-auto: name, ways, shots (0: one to five), queries per class
     ),
 ]
 COMPARED = ("prototype", "shrunken-prototype", "tim-adm", "tim-auto")
-MOST_SORTED = 1000  # tasks of sorted proportions on a CPU; 300 steps for each of some 30 priors
+MOST_SORTED = 1000  # tasks of sorted proportions on a CPU; 300 steps for each of about 30 priors
 
 
 def accuracies(device: str, n_tasks: int, names: Collection[str]) -> Iterator[ResultRow]:
@@ -173,7 +173,7 @@ _ORACLE_TEXT = (
 _CUB_TEXT = (
     "The 50 test classes of CUB, dirichlet:2, 75 queries, accuracy in percent: the mean over four "
     "ResNet-18 trained on the base classes (`training/cub-resnet18`), its 95 % interval over "
-    "tasks, and the lowest and highest network. The published numbers are those of other networks "
+    "tasks (alpha-am: on fewer tasks, a second each), and the lowest and highest network. The published numbers are those of other networks "
     "of this size; alpha-TIM is higher with them too. BAVARDAGE is published with the within-class "
     "scatter of the base classes, which feature files do not hold (see `bavardage.py`). One CPU "
     "core, `python scripts/imbalanced_cub.py`; each network's numbers: `imbalanced_cub.json`."

@@ -80,7 +80,7 @@ class Bavardage(Solver[_BavardageState]):
     --------
     >>> from infoshot import TaskBatch, solve
     >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
-    >>> z_qry = torch.tensor([[[0.9, 0.1], [0.6, 0.5], [0.1, 0.9], [0.2, 0.8]]])
+    >>> z_qry = torch.tensor([[[0.9, 0.1], [0.7, 0.3], [0.1, 0.9], [0.2, 0.8]]])
     >>> solution = solve(Bavardage(), TaskBatch(z_sup, torch.tensor([[0, 1]]), z_qry, n_way=2))
     >>> solution.probabilities.argmax(-1)
     tensor([[0, 0, 1, 1]])
