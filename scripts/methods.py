@@ -171,13 +171,14 @@ _ORACLE_TEXT = (
     "(fewer tasks, see `tim_auto.json`; without a number: not measured)."
 )
 _CUB_TEXT = (
-    "The 50 test classes of CUB, dirichlet:2, 75 queries, accuracy in percent: the mean over four "
-    "ResNet-18 trained on the base classes (`training/cub-resnet18`), its 95 % interval over tasks, "
-    "and the lowest and highest network; alpha-am, which takes a second per task, on fewer tasks and "
-    "networks. The published numbers are those of other networks of this size; alpha-TIM is higher "
-    "with them too. BAVARDAGE is published with the within-class scatter of the base classes, which "
-    "feature files do not hold (see `bavardage.py`). One CPU core, "
-    "`python scripts/imbalanced_cub.py`; each network's numbers are in `imbalanced_cub.json`."
+    "The 50 test classes of CUB, dirichlet:2, 75 queries, accuracy in percent: the mean over "
+    "four ResNet-18 trained on the base classes (`training/cub-resnet18`), its 95 % interval "
+    "over tasks, and the lowest and highest network; alpha-am, which takes a second per task, "
+    "on fewer tasks and networks. The published numbers are those of other networks of this "
+    "size; alpha-TIM is higher with them too. BAVARDAGE is published with the within-class "
+    "scatter of the base classes, which feature files do not hold (see `bavardage.py`). One CPU"
+    " core, `python scripts/imbalanced_cub.py`; each network's numbers are in "
+    "`imbalanced_cub.json`."
 )
 
 
