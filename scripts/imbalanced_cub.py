@@ -4,13 +4,12 @@ python scripts/imbalanced_cub.py                     an hour on two CPU cores, m
 python scripts/imbalanced_cub.py --only bavardage    only what is missing of these methods
 
 Test classes of CUB, four ResNet-18 (results/training/cub-resnet18), 5-way tasks with 75 queries
-under dirichlet:2, seed 0. Rerun the command to resume. scripts/methods.py puts the table into
-results/methods.md.
+under dirichlet:2, seed 0, the same for all networks. Rerun the command to resume.
+scripts/methods.py puts the table into results/methods.md.
 """
 
 import argparse
 import json
-import math
 from pathlib import Path
 
 import torch
@@ -58,7 +57,10 @@ def measure(features: Path, method: str, shots: int, n_tasks: int) -> dict[str, 
 
 
 def table(cells: list[dict[str, object]]) -> list[list[str]]:
-    """Lines of the table: mean over the networks, with the interval over tasks."""
+    """Lines of the table: mean over the networks, with the interval over tasks.
+
+    All networks are measured on the same tasks, so the interval is that of one network.
+    """
     measured = {cell["method"] for cell in cells}
     lines = []
     for method in (method for method in METHODS if method in measured):
@@ -69,10 +71,10 @@ def table(cells: list[dict[str, object]]) -> list[list[str]]:
                 line += ["-", "-"]
                 continue
             means = [float(str(c["mean"])) for c in found]
-            half = math.hypot(*(float(str(c["ci95"])) for c in found)) / len(found)
+            half = sum(float(str(c["ci95"])) for c in found) / len(found)
             line.append(with_interval(sum(means) / len(means), half))
             line.append(f"{min(means):.1f} to {max(means):.1f}")
-            n_tasks.append(f"{sum(int(str(c['tasks'])) for c in found):,}")
+            n_tasks.append(f"{len(found)} x {found[0]['tasks']}")
         lines.append([*line, " / ".join(dict.fromkeys(n_tasks)), PUBLISHED.get(method, "")])
     return lines
 
