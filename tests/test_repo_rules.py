@@ -16,8 +16,8 @@ def _lines(path):
 
 
 def test_files_stay_readable():
-    # The public names of the package and the docstrings of its functions take more lines.
-    limits = {"__init__.py": 40, "api.py": 500}
+    # Public names, docstrings of public functions and the list of all methods take more lines.
+    limits = {"__init__.py": 40, "api.py": 500, "registry.py": 400}
     for path in SOURCES:
         limit = limits.get(path.name, 250 if path.parent.name in ("solvers", "baselines") else 400)
         if path.parent.name == "cli":

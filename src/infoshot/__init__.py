@@ -43,11 +43,13 @@ if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the 
     from infoshot.shards import ShardSummary, solve_shards
     from infoshot.solvers import (
         METHODS,
+        AlphaAm,
         AlphaTim,
         Baseline,
         BaselinePlusPlus,
         BaselinePlusPlusSgd,
         BaselineSgd,
+        Bavardage,
         BdCspn,
         LabelPropagation,
         LaplacianShot,
@@ -76,11 +78,13 @@ if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the 
 
 __all__ = [
     "METHODS",
+    "AlphaAm",
     "AlphaTim",
     "Baseline",
     "BaselinePlusPlus",
     "BaselinePlusPlusSgd",
     "BaselineSgd",
+    "Bavardage",
     "BdCspn",
     "BenchResult",
     "DataError",
@@ -167,10 +171,10 @@ _NAMES = {
     "reviewing.api": "Review review",
     "shards": "ShardSummary solve_shards",
     "solvers": (
-        "METHODS AlphaTim Baseline BaselinePlusPlus BaselinePlusPlusSgd BaselineSgd BdCspn "
-        "LabelPropagation LaplacianShot LogisticRegression Matching MatchingT MetaOpt Method "
-        "Oslo Ostim Paddle Prototype PrototypeT PtMap SoftKMeans Solver State TimAdm TimAuto "
-        "TimGd resolve_method solve"
+        "METHODS AlphaAm AlphaTim Baseline BaselinePlusPlus BaselinePlusPlusSgd BaselineSgd "
+        "Bavardage BdCspn LabelPropagation LaplacianShot LogisticRegression Matching MatchingT "
+        "MetaOpt Method Oslo Ostim Paddle Prototype PrototypeT PtMap SoftKMeans Solver State "
+        "TimAdm TimAuto TimGd resolve_method solve"
     ),
     "tasks": "TaskSpec sample_tasks",
     "training": "TrainConfig TrainResult train",

@@ -14,6 +14,7 @@ from infoshot.solvers import METHODS
 from infoshot.solvers.alpha_tim import AlphaTim
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
+from infoshot.solvers.baselines.bavardage import Bavardage
 from infoshot.solvers.baselines.bd_cspn import BdCspn
 from infoshot.solvers.baselines.label_propagation import LabelPropagation
 from infoshot.solvers.baselines.laplacianshot import LaplacianShot
@@ -26,6 +27,7 @@ from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 from infoshot.tasks import TaskSpec, gaussian_tasks, sample_tasks
 from infoshot.tasks.regimes import parse_regime
 from tests.reference import methods_numpy as reference
+from tests.reference import recent_numpy as recent
 
 CASES = {
     "matching": (Matching(), reference.matching),
@@ -46,6 +48,11 @@ CASES = {
         reference.laplacianshot,
     ),
     "bd-cspn": (BdCspn(), reference.bd_cspn),
+    "bavardage": (Bavardage(), recent.bavardage),
+    "bavardage, other priors": (
+        Bavardage(mean_weight=2.0, proportion_weight=0.5, n_start_steps=2, n_steps=9),
+        recent.bavardage,
+    ),
     "pt-map": (PtMap(), reference.pt_map),
     "pt-map, prior": (PtMap(class_prior=(0.4, 0.3, 0.2, 0.1)), reference.pt_map),
     "soft-kmeans": (SoftKMeans(), reference.soft_kmeans),
@@ -126,6 +133,15 @@ def test_alpha_one_is_tim_gd():
     weights = {"cross_entropy_weight": 0.1, "conditional_entropy_weight": 0.1}
     ours = solve(AlphaTim(tsallis_alpha=1.0, **weights), tasks).probabilities
     torch.testing.assert_close(ours, solve(METHODS["tim-gd"].solver, tasks).probabilities)
+
+
+def test_bavardage_needs_no_projection():
+    # With equal scatter in all directions the projection changes no assignment; it is left out.
+    rng = np.random.default_rng(0)
+    task = rng.normal(size=(6, 9)), np.arange(6) % 3, rng.normal(size=(8, 9)), 3
+    options = {"temperature": 1.0, "start_temperature": 1.0}
+    projected, plain = (recent.bavardage(*task, **options, project=u)["p"] for u in (True, False))
+    np.testing.assert_allclose(projected, plain, atol=1e-12)
 
 
 def test_pt_map_gives_every_class_its_count():

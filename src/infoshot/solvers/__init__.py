@@ -20,17 +20,17 @@ from infoshot.solvers.tim_gd import TimGd
 from infoshot.solvers.trace import StepEvent, StepHook
 
 from infoshot.solvers.baselines import (  # isort: skip
-    Baseline, BaselinePlusPlus, BaselinePlusPlusSgd, BaselineSgd, BdCspn, LabelPropagation,
-    LaplacianShot, LogisticRegression, Matching, MatchingT, MetaOpt, Oslo, Ostim, Paddle,
-    Prototype, PrototypeT, PtMap, SoftKMeans,
+    AlphaAm, Baseline, BaselinePlusPlus, BaselinePlusPlusSgd, BaselineSgd, Bavardage, BdCspn,
+    LabelPropagation, LaplacianShot, LogisticRegression, Matching, MatchingT, MetaOpt, Oslo,
+    Ostim, Paddle, Prototype, PrototypeT, PtMap, SoftKMeans,
 )  # fmt: skip
 
 __all__ = [
-    "ASSUMPTIONS", "ENTRY_POINTS", "METHODS", "AlphaTim", "Baseline", "BaselinePlusPlus",
-    "BaselinePlusPlusSgd", "BaselineSgd", "BdCspn", "LabelPropagation", "LaplacianShot",
-    "LogisticRegression", "Matching", "MatchingT", "MetaOpt", "Method", "Oslo", "Ostim",
-    "Paddle", "Preparation", "Prototype", "PrototypeT", "PtMap", "SoftKMeans", "Solver",
-    "State", "StepEvent", "StepHook", "TimAdm", "TimAuto", "TimGd", "method_by_name",
-    "method_facts", "method_from_facts", "resolve_method", "solve", "solve_with_retry",
-    "stored_method", "tasks_per_chunk",
+    "ASSUMPTIONS", "ENTRY_POINTS", "METHODS", "AlphaAm", "AlphaTim", "Baseline",
+    "BaselinePlusPlus", "BaselinePlusPlusSgd", "BaselineSgd", "Bavardage", "BdCspn",
+    "LabelPropagation", "LaplacianShot", "LogisticRegression", "Matching", "MatchingT",
+    "MetaOpt", "Method", "Oslo", "Ostim", "Paddle", "Preparation", "Prototype", "PrototypeT",
+    "PtMap", "SoftKMeans", "Solver", "State", "StepEvent", "StepHook", "TimAdm", "TimAuto",
+    "TimGd", "method_by_name", "method_facts", "method_from_facts", "resolve_method", "solve",
+    "solve_with_retry", "stored_method", "tasks_per_chunk",
 ]  # fmt: skip

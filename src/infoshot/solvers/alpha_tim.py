@@ -80,8 +80,8 @@ class AlphaTim(DescentSolver):
         alpha, order = self.conditional_entropy_weight, self._order(task)
         if order == 1:
             return tim_loss(log_p_sup, task.y_sup, log_p_qry, lam=lam, beta=beta, alpha=alpha)
-        marginal = _tsallis_entropy(log_marginal(log_p_qry), order)
-        conditional = _tsallis_entropy(log_p_qry, order).mean(-1)
+        marginal = tsallis_entropy(log_marginal(log_p_qry), order)
+        conditional = tsallis_entropy(log_p_qry, order).mean(-1)
         cross_entropy = support_cross_entropy(log_p_sup, task.y_sup)
         return lam * cross_entropy - beta * marginal + alpha * conditional
 
@@ -97,17 +97,22 @@ class AlphaTim(DescentSolver):
         order = self._order(task)
         if order == 1:
             return super()._entropy_slopes(task, state, p, log_p)
-        return _slope(p.mean(-1, keepdim=True).log_(), order), _slope(log_p, order)
+        return tsallis_slope(p.mean(-1, keepdim=True).log_(), order), tsallis_slope(log_p, order)
 
 
-def _slope(log_r: Tensor, order: float) -> Tensor:
-    """``a/(a-1) r^(a-1)``; for a < 1 clamped to a finite value at r = 0, where r multiplies it."""
+def tsallis_slope(log_r: Tensor, order: float) -> Tensor:
+    """``a/(a-1) r^(a-1)``; for a < 1 clamped to a finite value at r = 0, where r multiplies it.
+
+    The slope of Shannon's entropy, log r, in the limit a = 1.
+    """
+    if order == 1:
+        return log_r
     exponent = log_r * (_LOG2_E * (order - 1))
     if order < 1:
         exponent.clamp_(max=_MOST_LOG2)
     return exponent.exp2_().mul_(order / (order - 1))
 
 
-def _tsallis_entropy(log_p: Tensor, order: float) -> Tensor:
+def tsallis_entropy(log_p: Tensor, order: float) -> Tensor:
     """``(1 - sum_k p_k^a)/(a-1)`` over the last axis."""
     return (1 - (order * log_p).exp().sum(-1)) / (order - 1)

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.solvers.alpha_tim import AlphaTim
+from infoshot.solvers.baselines.alpha_am import AlphaAm
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
 from infoshot.solvers.baselines.baseline_plus_plus_sgd import BaselinePlusPlusSgd
 from infoshot.solvers.baselines.baseline_sgd import BaselineSgd
+from infoshot.solvers.baselines.bavardage import Bavardage
 from infoshot.solvers.baselines.bd_cspn import BdCspn
 from infoshot.solvers.baselines.label_propagation import LabelPropagation
 from infoshot.solvers.baselines.laplacianshot import LaplacianShot
@@ -201,11 +203,26 @@ _ALL = (
         cost="1000 steps of 2 K N d",
     ),
     Method(
+        name="bavardage",
+        solver=Bavardage(),
+        preparation="centred-l2",
+        assumes=("base-mean", "all-classes"),
+        summary="variational Bayes for a mixture with unknown class proportions",
+        cost="10 steps of 2 K Q d",
+    ),
+    Method(
         name="alpha-tim",
         solver=AlphaTim(),
         assumes=("all-classes",),
         summary="information maximization with Tsallis entropies, for imbalanced classes",
         cost="1000 steps of 2 K N d",
+    ),
+    Method(
+        name="alpha-am",
+        solver=AlphaAm(),
+        assumes=("all-classes",),
+        summary="information maximization with Tsallis entropies over a graph that is learnt",
+        cost="1000 steps of N N N / 3",
     ),
     Method(
         name="tim-gd",

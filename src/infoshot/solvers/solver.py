@@ -124,6 +124,16 @@ class Solver(ABC, Generic[StateT]):
         """
         return type(self).log_posterior is Solver.log_posterior
 
+    @property
+    def rounding_error(self) -> float:
+        """Largest effect of single-precision rounding on a probability that the solver declares.
+
+        ``check_solver`` compares float32 with float64 features. A method whose steps depend on
+        rounding, because they make discrete choices, may declare more, at most 0.05; its module
+        then says why.
+        """
+        return 1e-3
+
     def init(self, task: TaskBatch) -> StateT:
         """Return the state to start from; by default an empty one, for methods without steps."""
         return cast("StateT", State())

@@ -1,9 +1,11 @@
 """Methods other than TIM, one module each."""
 
+from infoshot.solvers.baselines.alpha_am import AlphaAm
 from infoshot.solvers.baselines.baseline import Baseline
 from infoshot.solvers.baselines.baseline_plus_plus import BaselinePlusPlus
 from infoshot.solvers.baselines.baseline_plus_plus_sgd import BaselinePlusPlusSgd
 from infoshot.solvers.baselines.baseline_sgd import BaselineSgd
+from infoshot.solvers.baselines.bavardage import Bavardage
 from infoshot.solvers.baselines.bd_cspn import BdCspn
 from infoshot.solvers.baselines.label_propagation import LabelPropagation
 from infoshot.solvers.baselines.laplacianshot import LaplacianShot
@@ -20,7 +22,8 @@ from infoshot.solvers.baselines.pt_map import PtMap
 from infoshot.solvers.baselines.soft_kmeans import SoftKMeans
 
 __all__ = [
-    "Baseline", "BaselinePlusPlus", "BaselinePlusPlusSgd", "BaselineSgd", "BdCspn",
-    "LabelPropagation", "LaplacianShot", "LogisticRegression", "Matching", "MatchingT",
-    "MetaOpt", "Oslo", "Ostim", "Paddle", "Prototype", "PrototypeT", "PtMap", "SoftKMeans",
+    "AlphaAm", "Baseline", "BaselinePlusPlus", "BaselinePlusPlusSgd", "BaselineSgd",
+    "Bavardage", "BdCspn", "LabelPropagation", "LaplacianShot", "LogisticRegression",
+    "Matching", "MatchingT", "MetaOpt", "Oslo", "Ostim", "Paddle", "Prototype", "PrototypeT",
+    "PtMap", "SoftKMeans",
 ]  # fmt: skip
