@@ -1,5 +1,6 @@
 """Decide the label of every image from features: one solve, calibration, outliers, suggestions."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from infoshot.labelling.classifier import (
     outlier_scores,
     prepare_features,
 )
+from infoshot.labelling.evidence import Evidence, collect_evidence
+from infoshot.labelling.prediction_sets import PredictionSets, choose_sets, name_sets
+from infoshot.labelling.target import Target, choose_confident
 from infoshot.solvers import METHODS, Method, resolve_method, solve_with_retry
 
 CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
@@ -76,6 +80,8 @@ class Request:
     threshold: float
     reject_outliers: bool
     prior: Mapping[str, float] | None
+    coverage: float | None = None
+    target: float | None = None
 
     def same_images(self, other: "Request") -> bool:
         """Whether another request is about the same examples and images."""
@@ -127,7 +133,8 @@ class Decision:
     where it cannot be read; ``probabilities`` also where a person said that it belongs to none of
     the classes. They are the solver's own for images of an audit, whose ``labels`` are those of the
     person. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
-    examples that belong to none of the classes by the answer of a person.
+    examples that belong to none of the classes by the answer of a person. ``sets`` (of the images
+    whose label a solver gave) and ``target`` are there if the request asks for them.
     """
 
     request: Request
@@ -144,11 +151,26 @@ class Decision:
     classifier: Classifier
     note: str
     dropped: Sequence[Example] = ()
+    sets: PredictionSets | None = None
+    target: Target | None = None
 
     def open_probabilities(self) -> Tensor:
         """Return the probabilities, NaN also where a person has answered."""
         answered = torch.tensor([label.reason == CORRECTED for label in self.labels])
         return self.probabilities.masked_fill(answered.unsqueeze(-1), torch.nan)
+
+    def list_sets(self) -> list[tuple[str, ...]] | None:
+        """List the classes that each image may have, or ``None`` if nobody asked for them.
+
+        An image that a person labelled has that class; an image without a label has none.
+        """
+        if self.sets is None:
+            return None
+        names = name_sets(self.sets, self.probabilities, self.classes)
+        return [
+            (label.label,) if label.reason == CORRECTED and label.label else own
+            for label, own in zip(self.labels, names, strict=True)
+        ]
 
     def find_odd_examples(self) -> list[tuple[Example, str]]:
         """List examples that were classified as another class when held out, with that class."""
@@ -209,7 +231,9 @@ def decide_labels(
     classifier = _make_classifier(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
     )
+    raw = _fill_rows(asked, solution.probabilities[0])
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
+    shares = probabilities[asked].mean(0)
     one_hot = torch.eye(len(classes))
     for number in (encoded.readable & is_given).nonzero().flatten().tolist():
         probabilities[number] = one_hot[classes.index(given[encoded.digests[number]])]
@@ -219,7 +243,7 @@ def decide_labels(
     # A class of which there is no example cannot be a label of this run.
     kept = {digest: label if label in classes else NONE for digest, label in fixed.items()}
     answers = {**given, **kept}
-    return Decision(
+    decision = Decision(
         request=request,
         classes=classes,
         examples=examples,
@@ -234,6 +258,54 @@ def decide_labels(
         classifier=classifier,
         note=solution.notes[0] if solution.notes else "",
     )
+    if request.coverage is None and request.target is None:
+        return decision
+    audited, truth = _find_audited(raw, encoded.digests, kept, classes)
+    evidence = collect_evidence(held_out, shares, audited, truth)
+    return _add_sets(_keep_target(decision, evidence, raw), evidence)
+
+
+def _find_audited(
+    raw: Tensor, digests: Sequence[str], fixed: Mapping[str, str], classes: Sequence[str]
+) -> tuple[Tensor, Tensor]:
+    """Return the predictions for the images of an audit, and their classes; copies count once."""
+    rows = {digest: number for number, digest in enumerate(digests) if fixed.get(digest) in classes}
+    numbers = [number for number in rows.values() if not raw[number].isnan().any()]
+    truth = [classes.index(fixed[digests[number]]) for number in numbers]
+    return raw[numbers], torch.tensor(truth, dtype=torch.int64)
+
+
+def _keep_target(decision: Decision, evidence: Evidence, raw: Tensor) -> Decision:
+    """Report labels as unsure that are not expected to be correct at the target."""
+    rate = decision.request.target
+    if rate is None:
+        return decision
+    able = [
+        number
+        for number, label in enumerate(decision.labels)
+        if label.status in ("labelled", "unsure") and label.reason != CORRECTED
+    ]
+    confidence = decision.probabilities[able].amax(-1)
+    target = choose_confident(evidence, raw[able], confidence, rate)
+    labels = list(decision.labels)
+    for number in able:
+        chosen = labels[number].confidence >= target.cutoff
+        status, reason = ("labelled", "") if chosen else ("unsure", target.reason)
+        labels[number] = dataclasses.replace(labels[number], status=status, reason=reason)
+    # New images are sure from the same confidence on.
+    classifier = dataclasses.replace(decision.classifier, threshold=min(target.cutoff, 1.0))
+    return dataclasses.replace(decision, labels=labels, classifier=classifier, target=target)
+
+
+def _add_sets(decision: Decision, evidence: Evidence) -> Decision:
+    """Add the prediction sets of the images whose label the solver gave."""
+    coverage = decision.request.coverage
+    if coverage is None:
+        return decision
+    withheld = torch.tensor([not label.label for label in decision.labels])
+    p = decision.open_probabilities().masked_fill(withheld.unsqueeze(-1), torch.nan)
+    sets = choose_sets(evidence, decision.classifier.exponent, p, coverage)
+    return dataclasses.replace(decision, sets=sets)
 
 
 def _choose_queries(readable: Tensor, answered: Tensor) -> Tensor:
