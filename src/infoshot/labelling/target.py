@@ -5,12 +5,13 @@ bound that holds for any distribution is 89 %. They can say how far the confiden
 The model: the probabilities :math:`p` of the solver are right after they are raised to an unknown
 power :math:`e` and normalised, :math:`p^{(e)}_k \propto p_k^e`. With
 
-- the prior :math:`\log e \sim N(0, 0.3^2)`: the solver is roughly calibrated;
+- the prior that :math:`\log e` has a Cauchy distribution with scale 0.25: most solves are roughly
+  calibrated, a few are not at all;
 - the evidence, samples :math:`i` with classes :math:`y_i` and weights :math:`w_i`,
 
 the posterior is
 
-.. math:: \pi(e) \propto e^{-(\log e)^2 / (2 \cdot 0.3^2)} \prod_i \big(p^{(e)}_{i y_i}\big)^{w_i}.
+.. math:: \pi(e) \propto \frac{1}{1 + (\log e / 0.25)^2} \prod_i \big(p^{(e)}_{i y_i}\big)^{w_i}.
 
 For the :math:`n` most confident images, whose labels are correct with the probabilities
 :math:`c_j(e) = \max_k p^{(e)}_{jk}`, the probability that at least a share :math:`t` is correct is
@@ -19,7 +20,7 @@ For the :math:`n` most confident images, whose labels are correct with the proba
    {\sqrt{\sum_{j \le n} c_j(e) (1 - c_j(e))}}\Big),
 
 with the normal approximation of the number of correct labels. The largest :math:`n` with
-:math:`P_n \ge 0.9` is chosen. The width of the prior was chosen on the *choosing* classes of
+:math:`P_n \ge 0.9` is chosen. The scale of the prior was chosen on the *choosing* classes of
 ``scripts/label_promises.py``, which measures how often the statement is true.
 """
 
@@ -34,7 +35,7 @@ from infoshot.labelling.evidence import Evidence
 
 CERTAINTY = 0.9  # of the statement
 LEAST_EVIDENCE = 10  # the prior alone is no evidence
-_PRIOR_WIDTH = 0.3
+_PRIOR_SCALE = 0.25
 _EXPONENTS = torch.logspace(-0.7, 0.7, 57, dtype=torch.float64)
 _NEGLIGIBLE = 1e-4  # posterior of an exponent
 _TINY = 1e-30
@@ -151,8 +152,8 @@ def weigh_exponents(evidence: Evidence) -> Tensor:
     log_p = evidence.probabilities.double().clamp_min(_TINY).log()
     scaled = torch.log_softmax(_EXPONENTS.view(-1, 1, 1) * log_p, dim=-1)
     own = scaled.gather(2, evidence.truth.expand(len(_EXPONENTS), -1).unsqueeze(2)).squeeze(2)
-    prior = -((_EXPONENTS.log() / _PRIOR_WIDTH) ** 2) / 2
-    return torch.softmax(own @ evidence.weights.double() + prior, dim=0)
+    log_prior = -torch.log1p((_EXPONENTS.log() / _PRIOR_SCALE) ** 2)
+    return torch.softmax(own @ evidence.weights.double() + log_prior, dim=0)
 
 
 def _percent(share: float) -> str:
