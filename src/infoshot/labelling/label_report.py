@@ -134,7 +134,8 @@ def _sets(decision: Decision) -> list[Part]:
         return []
     sizes = decision.sets.count_sizes()
     bars = [(str(size), n, f"{n:,}") for size, n in sizes.items()]
-    return [Text([decision.sets.text(), _APPLIES]), Bars(bars, "Classes in a prediction set")]
+    words = [decision.sets.text()] if decision.target else [decision.sets.text(), _APPLIES]
+    return [Text(words), Bars(bars, "Classes in a prediction set")]
 
 
 def _examples_to_check(decision: Decision) -> list[Section]:

@@ -99,7 +99,7 @@ class PredictionSets:
             )
         return (
             f"The prediction sets hold {self.mean_size:.2f} classes on average; about {share} of "
-            f"them contain the right class, judged by {self.evidence.text()}."
+            f"them, or more, contain the right class, judged by {self.evidence.text()}."
         )
 
     def count_sizes(self) -> dict[int, int]:
