@@ -33,6 +33,7 @@ from infoshot.core.environment import environment
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
 from infoshot.labelling.decide import CORRECTED, Decision, Example, Request, decide_labels
+from infoshot.labelling.promises import add_promises
 
 COVERAGE, TARGET = 0.9, 0.95
 AUDITED, LEAST_IMAGES = 50, 250  # of the cells with a long tail
@@ -57,7 +58,8 @@ def label_pool(request: Request, tasks: TaskBatch, fixed: Mapping[str, str]) -> 
     digests = [f"p{number}" for number in range(tasks.z_qry.shape[1])]
     images = [_image(digest) for digest in digests]
     encoded = Encoded(tasks.z_qry[0], digests, [""] * len(digests))
-    return decide_labels(request, examples, tasks.z_sup[0], images, encoded, _ENCODER, fixed)
+    decision = decide_labels(request, examples, tasks.z_sup[0], images, encoded, _ENCODER, fixed)
+    return add_promises(decision, fixed)
 
 
 def _image(name: str) -> ImageFile:

@@ -194,8 +194,7 @@ def test_too_few_examples_are_reported(label, made, tmp_path):
     ) in text
     assert (
         "No labels can be expected to be 95% correct: that takes 10 held-out examples or audited "
-        "photos; got 6 held-out examples. All photos are unsure; more examples or an audit may "
-        "change that."
+        "photos; got 6 held-out examples. All photos are unsure; more examples may change that."
     ) in text
     assert {len(names) for names in result.sets.values()} == {3}
     assert {image.status for image in result.images} <= {"unsure", "outlier"}

@@ -46,6 +46,7 @@ from infoshot.labelling.decide import (
 from infoshot.labelling.exports import EXPORTS, check_export
 from infoshot.labelling.label_report import collect_warnings, label_report
 from infoshot.labelling.prediction_sets import PredictionSets
+from infoshot.labelling.promises import add_promises
 from infoshot.labelling.run_files import ANSWER_LOG, RUN_FILES
 from infoshot.labelling.run_folder import (
     check_folder,
@@ -330,7 +331,10 @@ class Job:
             self.provenance,
             known.fixed,
         )
-        return replace(decision, dropped=known.dropped), encoded.images_per_second
+        decision = replace(decision, dropped=known.dropped)
+        if self.request.promises:
+            decision = add_promises(decision, known.fixed)
+        return decision, encoded.images_per_second
 
     def write(
         self,

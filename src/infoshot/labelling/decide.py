@@ -1,6 +1,5 @@
 """Decide the label of every image from features: one solve, calibration, outliers, suggestions."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +24,8 @@ from infoshot.labelling.classifier import (
     outlier_scores,
     prepare_features,
 )
-from infoshot.labelling.evidence import Evidence, collect_evidence
-from infoshot.labelling.prediction_sets import PredictionSets, choose_sets, name_sets
-from infoshot.labelling.target import Target, choose_confident
+from infoshot.labelling.prediction_sets import PredictionSets, name_sets
+from infoshot.labelling.target import Target
 from infoshot.solvers import METHODS, Method, resolve_method, solve_with_retry
 
 CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
@@ -83,6 +81,11 @@ class Request:
     coverage: float | None = None
     target: float | None = None
 
+    @property
+    def promises(self) -> bool:
+        """Whether prediction sets or a target are asked for."""
+        return self.coverage is not None or self.target is not None
+
     def same_images(self, other: "Request") -> bool:
         """Whether another request is about the same examples and images."""
         return (self.examples, self.photos) == (other.examples, other.photos)
@@ -132,9 +135,10 @@ class Decision:
     ``probabilities`` (calibrated), ``outlier_scores`` and ``features`` have a row per image, NaN
     where it cannot be read; ``probabilities`` also where a person said that it belongs to none of
     the classes. They are the solver's own for images of an audit, whose ``labels`` are those of the
-    person. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
-    examples that belong to none of the classes by the answer of a person. ``sets`` (of the images
-    whose label a solver gave) and ``target`` are there if the request asks for them.
+    person. ``uncalibrated`` are the probabilities of the solver, NaN for images that it did not
+    get. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
+    examples that belong to none of the classes by the answer of a person. ``sets`` and ``target``
+    are added by :func:`infoshot.labelling.promises.add_promises`.
     """
 
     request: Request
@@ -143,6 +147,7 @@ class Decision:
     labels: list[ImageLabel]
     digests: Sequence[str]
     probabilities: Tensor
+    uncalibrated: Tensor
     outlier_scores: Tensor
     features: Tensor
     z_sup: Tensor
@@ -231,25 +236,23 @@ def decide_labels(
     classifier = _make_classifier(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
     )
-    raw = _fill_rows(asked, solution.probabilities[0])
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
-    shares = probabilities[asked].mean(0)
-    one_hot = torch.eye(len(classes))
     for number in (encoded.readable & is_given).nonzero().flatten().tolist():
-        probabilities[number] = one_hot[classes.index(given[encoded.digests[number]])]
+        probabilities[number] = _one_hot(classes, given[encoded.digests[number]])
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
     # A class of which there is no example cannot be a label of this run.
     kept = {digest: label if label in classes else NONE for digest, label in fixed.items()}
     answers = {**given, **kept}
-    decision = Decision(
+    return Decision(
         request=request,
         classes=classes,
         examples=examples,
         labels=list(map(_fix_label, labels, map(answers.get, encoded.digests))),
         digests=encoded.digests,
         probabilities=probabilities,
+        uncalibrated=_fill_rows(asked, solution.probabilities[0]),
         outlier_scores=all_scores,
         features=encoded.features,
         z_sup=z_sup,
@@ -258,54 +261,6 @@ def decide_labels(
         classifier=classifier,
         note=solution.notes[0] if solution.notes else "",
     )
-    if request.coverage is None and request.target is None:
-        return decision
-    audited, truth = _find_audited(raw, encoded.digests, kept, classes)
-    evidence = collect_evidence(held_out, shares, audited, truth)
-    return _add_sets(_keep_target(decision, evidence, raw), evidence)
-
-
-def _find_audited(
-    raw: Tensor, digests: Sequence[str], fixed: Mapping[str, str], classes: Sequence[str]
-) -> tuple[Tensor, Tensor]:
-    """Return the predictions for the images of an audit, and their classes; copies count once."""
-    rows = {digest: number for number, digest in enumerate(digests) if fixed.get(digest) in classes}
-    numbers = [number for number in rows.values() if not raw[number].isnan().any()]
-    truth = [classes.index(fixed[digests[number]]) for number in numbers]
-    return raw[numbers], torch.tensor(truth, dtype=torch.int64)
-
-
-def _keep_target(decision: Decision, evidence: Evidence, raw: Tensor) -> Decision:
-    """Report labels as unsure that are not expected to be correct at the target."""
-    rate = decision.request.target
-    if rate is None:
-        return decision
-    able = [
-        number
-        for number, label in enumerate(decision.labels)
-        if label.status in ("labelled", "unsure") and label.reason != CORRECTED
-    ]
-    confidence = decision.probabilities[able].amax(-1)
-    target = choose_confident(evidence, raw[able], confidence, rate)
-    labels = list(decision.labels)
-    for number in able:
-        chosen = labels[number].confidence >= target.cutoff
-        status, reason = ("labelled", "") if chosen else ("unsure", target.reason)
-        labels[number] = dataclasses.replace(labels[number], status=status, reason=reason)
-    # New images are sure from the same confidence on.
-    classifier = dataclasses.replace(decision.classifier, threshold=min(target.cutoff, 1.0))
-    return dataclasses.replace(decision, labels=labels, classifier=classifier, target=target)
-
-
-def _add_sets(decision: Decision, evidence: Evidence) -> Decision:
-    """Add the prediction sets of the images whose label the solver gave."""
-    coverage = decision.request.coverage
-    if coverage is None:
-        return decision
-    withheld = torch.tensor([not label.label for label in decision.labels])
-    p = decision.open_probabilities().masked_fill(withheld.unsqueeze(-1), torch.nan)
-    sets = choose_sets(evidence, decision.classifier.exponent, p, coverage)
-    return dataclasses.replace(decision, sets=sets)
 
 
 def _choose_queries(readable: Tensor, answered: Tensor) -> Tensor:
@@ -423,6 +378,10 @@ def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n
         distance = torch.minimum(distance, between[pick])
         distance[pick] = -1
     return chosen
+
+
+def _one_hot(classes: Sequence[str], label: str) -> Tensor:
+    return torch.tensor([float(name == label) for name in classes])
 
 
 def _fill_rows(mask: Tensor, values: Tensor) -> Tensor:

@@ -132,9 +132,8 @@ def _target(decision: Decision) -> list[Part]:
 def _sets(decision: Decision) -> list[Part]:
     if decision.sets is None:
         return []
-    sizes = decision.sets.count_sizes()
-    bars = [(str(size), n, f"{n:,}") for size, n in sizes.items()]
-    words = [decision.sets.text()] if decision.target else [decision.sets.text(), _APPLIES]
+    bars = [(str(size), n, f"{n:,}") for size, n in decision.sets.count_sizes().items()]
+    words = [decision.sets.text(), *([] if decision.target else [_APPLIES])]
     return [Text(words), Bars(bars, "Classes in a prediction set")]
 
 
@@ -272,8 +271,7 @@ def collect_warnings(decision: Decision) -> list[str]:
         *_warn_outliers(decision),
         *_warn_identical(decision),
         *_warn_calibration(decision),
-        *_warn_sets(decision),
-        *_warn_target(decision),
+        *_warn_promises(decision),
     ]
 
 
@@ -380,16 +378,13 @@ def _warn_calibration(decision: Decision) -> list[str]:
     ]
 
 
-def _warn_sets(decision: Decision) -> list[str]:
-    sets = decision.sets
-    return [sets.text()] if sets is not None and not sets.enough else []
-
-
-def _warn_target(decision: Decision) -> list[str]:
-    target = decision.target
-    if target is None or target.n_images or not target.n_candidates:
-        return []
-    return [f"{target.text()} All photos are unsure; more examples or an audit may change that."]
+def _warn_promises(decision: Decision) -> list[str]:
+    sentences = []
+    if (target := decision.target) and target.n_candidates and not target.n_images:
+        sentences.append(f"{target.text()} All photos are unsure; more examples may change that.")
+    if (sets := decision.sets) and not sets.enough:
+        sentences.append(sets.text())
+    return sentences
 
 
 def _list_some(items: Sequence[str]) -> str:
