@@ -129,14 +129,36 @@ def summarise(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def print_tables(path: Path) -> None:
-    """Print the tables of docs/label.md."""
+    """Print the table of docs/label.md, and all cells."""
     rows = json.loads(path.read_text())["rows"]
+    _print_groups([row for row in rows if not row["audited"]])
     for n_audited in dict.fromkeys(row["audited"] for row in rows):
         for half in HALVES:
             own = [row for row in rows if (row["half"], row["audited"]) == (half, n_audited)]
             if own:
                 print(f"\n### {half} classes, {n_audited} audited images\n")
                 _print_rows(own)
+
+
+def _print_groups(rows: Sequence[Mapping[str, Any]]) -> None:
+    header = ("encoder and data", "half", "correct labels", "coverage", "classes in a set",
+              "labelled", "pools that keep the target", "of those with any")  # fmt: skip
+    print("| " + " | ".join(header) + " |\n" + "|---" * len(header) + "|")
+    every = [
+        (source, half) for source in dict.fromkeys(r["source"] for r in rows) for half in HALVES
+    ]
+    for source, half in (*every, *(("all", half) for half in HALVES)):
+        own = [r for r in rows if r["half"] == half and source in (r["source"], "all")]
+        if not own:
+            continue
+        kept, nothing = _mean(own, "kept"), _mean(own, "nothing")
+        of_any = f"{100 * (kept - nothing) / (100 - nothing):.0f} %" if nothing < 100 else ""
+        numbers = (
+            f"{_mean(own, 'accuracy'):.0f} %", f"{_mean(own, 'coverage'):.1f} %",
+            f"{_mean(own, 'mean_size'):.2f}", f"{_mean(own, 'labelled'):.0f} %", f"{kept:.0f} %",
+            of_any,
+        )  # fmt: skip
+        print("| " + " | ".join((source, half, *numbers)) + " |")
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
