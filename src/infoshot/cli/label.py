@@ -12,10 +12,8 @@ from infoshot.cli._console import complain, count_statuses, print_table, stdout
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.memory import keep_freed_memory
 from infoshot.labelling import LabelResult
-from infoshot.labelling.api import DEFAULT_BACKBONE
+from infoshot.labelling.api import DEFAULT_BACKBONE, DEFAULT_THRESHOLD
 from infoshot.labelling.exports import EXPORTS
-
-_THRESHOLD = 0.5
 
 
 def label(
@@ -42,7 +40,15 @@ def label(
     settings: given.Settings = None,
     threshold: Annotated[
         float, typer.Option(help="Confidence below which a label is unsure.")
-    ] = _THRESHOLD,
+    ] = DEFAULT_THRESHOLD,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Also write sets of classes; this share contains the right one: 0.9."),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(help="Label what can be expected to be correct at this rate: 0.95."),
+    ] = None,
     reject_outliers: Annotated[
         bool,
         typer.Option("--reject-outliers", help="No label for photos unlike all examples."),
@@ -71,8 +77,9 @@ def label(
     """
     keep_freed_memory()
     if add is not None:
-        others = (photos, out, method, settings, prior, cache, force, reject_outliers)
-        if any(others) or threshold != _THRESHOLD or backbone != DEFAULT_BACKBONE:
+        promises = (coverage is not None, target is not None)
+        others = (photos, out, method, settings, prior, cache, force, reject_outliers, *promises)
+        if any(others) or threshold != DEFAULT_THRESHOLD or backbone != DEFAULT_BACKBONE:
             raise InvalidArgumentError(
                 "--add repeats a finished run with its own options: give the folder of the run, "
                 "and no options except --export, --device and --csv-safe."
@@ -91,6 +98,8 @@ def label(
             method=method,
             settings=given.parse_settings(settings) if settings else None,
             threshold=threshold,
+            coverage=coverage,
+            target=target,
             reject_outliers=reject_outliers,
             prior=given.parse_prior(prior) if prior else None,
             export=export or (),
@@ -120,6 +129,10 @@ def _print(result: LabelResult) -> None:
             f"correctly (95% interval {estimate.low:.0%} to {estimate.high:.0%}).",
             soft_wrap=True,
         )
+    if result.target and result.target.n_images:
+        console.print(result.target.text(), soft_wrap=True)
+    if result.prediction_sets and result.prediction_sets.enough:
+        console.print(result.prediction_sets.text(), soft_wrap=True)
     for name in result.exports:
         console.print(f"Exported: {result.folder / name}", soft_wrap=True)
     console.print(f"Report: {result.report_path}; labels: {result.labels_path}", soft_wrap=True)

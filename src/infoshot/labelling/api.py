@@ -45,16 +45,20 @@ from infoshot.labelling.decide import (
 )
 from infoshot.labelling.exports import EXPORTS, check_export
 from infoshot.labelling.label_report import collect_warnings, label_report
+from infoshot.labelling.prediction_sets import PredictionSets
+from infoshot.labelling.promises import add_promises
 from infoshot.labelling.run_files import ANSWER_LOG, RUN_FILES
 from infoshot.labelling.run_folder import (
     check_folder,
     write_run,
 )
+from infoshot.labelling.target import Target
 from infoshot.solvers import METHODS, Method, Solver, method_facts, resolve_method
 from infoshot.version import __version__
 
 MethodLike = str | Method | Solver[Any]
 DEFAULT_BACKBONE = "efficientnet-lite0"
+DEFAULT_THRESHOLD = 0.5
 DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
 _SUGGESTED = 12  # in the report
 Digests = Sequence[tuple[str, str]]
@@ -86,6 +90,12 @@ class LabelResult:
         Names of the folders that were exported.
     images_per_second
         Speed of the encoder; ``None`` if all features were cached.
+    sets
+        With ``coverage``: the classes that each image may have by its path, the most probable
+        first. ``prediction_sets.text()`` says what they promise.
+    target
+        With ``target``: how many labels can be expected to be correct at that rate, and how sure
+        that is. ``target.text()`` says it.
     """
 
     folder: Path
@@ -97,6 +107,9 @@ class LabelResult:
     note: str
     exports: list[str]
     images_per_second: float | None
+    sets: dict[str, tuple[str, ...]] | None = None
+    prediction_sets: PredictionSets | None = None
+    target: Target | None = None
 
     def __repr__(self) -> str:
         statuses = Counter(image.status for image in self.images)
@@ -133,7 +146,9 @@ def label(
     backbone: EncoderLike = DEFAULT_BACKBONE,
     method: MethodLike | None = None,
     settings: Mapping[str, Any] | None = None,
-    threshold: float = 0.5,
+    threshold: float = DEFAULT_THRESHOLD,
+    coverage: float | None = None,
+    target: float | None = None,
     reject_outliers: bool = False,
     prior: Mapping[str, float] | None = None,
     export: str | Sequence[str] = (),
@@ -166,6 +181,12 @@ def label(
         Hyperparameters of the method to change.
     threshold
         Confidence below which a label is reported as unsure.
+    coverage
+        Also give each image a set of classes that contains the right one in about this share of the
+        images, for example 0.9.
+    target
+        Instead of ``threshold``: report as labelled what can be expected to be correct at this
+        rate, for example 0.95, and the rest as unsure.
     reject_outliers
         Give no label to images that are unlike the examples of every class.
     prior
@@ -201,6 +222,14 @@ def label(
     """
     exports = check_exports(export)
     checks.between("threshold", threshold, 0, 1)
+    for argument, share in (("coverage", coverage), ("target", target)):
+        if share is not None:
+            checks.below_one(argument, share)
+    if target is not None and threshold != DEFAULT_THRESHOLD:
+        raise InvalidArgumentError(
+            f"target must not be given with a threshold, which it chooses itself; got {target!r} "
+            f"and {threshold!r}."
+        )
     for argument, value in (("examples", examples), ("photos", photos), ("out", out)):
         if not isinstance(value, str | PathLike):
             raise InvalidArgumentError(f"{argument} must be a path; got {type(value).__name__}.")
@@ -218,6 +247,8 @@ def label(
         threshold=threshold,
         reject_outliers=reject_outliers,
         prior=dict(prior) if prior else None,
+        coverage=coverage,
+        target=target,
     )
     place = Place(Path(out), _cache_folder(cache), device or default_device(), exports, csv_safe)
     with open_progress(progress) as bar:
@@ -300,7 +331,10 @@ class Job:
             self.provenance,
             known.fixed,
         )
-        return replace(decision, dropped=known.dropped), encoded.images_per_second
+        decision = replace(decision, dropped=known.dropped)
+        if self.request.promises:
+            decision = add_promises(decision, known.fixed)
+        return decision, encoded.images_per_second
 
     def write(
         self,
@@ -327,6 +361,7 @@ class Job:
             csv_safe=self.place.csv_safe,
             statement=statement,
         )
+        sets, paths = decision.list_sets(), [image.path for image in decision.labels]
         return LabelResult(
             folder=self.place.out,
             classes=decision.classes,
@@ -337,6 +372,9 @@ class Job:
             note=decision.note,
             exports=exports,
             images_per_second=images_per_second,
+            sets=None if sets is None else dict(zip(paths, sets, strict=True)),
+            prediction_sets=decision.sets,
+            target=decision.target,
         )
 
     @cached_property

@@ -24,6 +24,8 @@ from infoshot.labelling.classifier import (
     outlier_scores,
     prepare_features,
 )
+from infoshot.labelling.prediction_sets import PredictionSets, name_sets
+from infoshot.labelling.target import Target
 from infoshot.solvers import METHODS, Method, resolve_method, solve_with_retry
 
 CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
@@ -76,6 +78,13 @@ class Request:
     threshold: float
     reject_outliers: bool
     prior: Mapping[str, float] | None
+    coverage: float | None = None
+    target: float | None = None
+
+    @property
+    def promises(self) -> bool:
+        """Whether prediction sets or a target are asked for."""
+        return self.coverage is not None or self.target is not None
 
     def same_images(self, other: "Request") -> bool:
         """Whether another request is about the same examples and images."""
@@ -126,8 +135,10 @@ class Decision:
     ``probabilities`` (calibrated), ``outlier_scores`` and ``features`` have a row per image, NaN
     where it cannot be read; ``probabilities`` also where a person said that it belongs to none of
     the classes. They are the solver's own for images of an audit, whose ``labels`` are those of the
-    person. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
-    examples that belong to none of the classes by the answer of a person.
+    person. ``uncalibrated`` are the probabilities of the solver, NaN for images that it did not
+    get. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
+    examples that belong to none of the classes by the answer of a person. ``sets`` and ``target``
+    are added by :func:`infoshot.labelling.promises.add_promises`.
     """
 
     request: Request
@@ -136,6 +147,7 @@ class Decision:
     labels: list[ImageLabel]
     digests: Sequence[str]
     probabilities: Tensor
+    uncalibrated: Tensor
     outlier_scores: Tensor
     features: Tensor
     z_sup: Tensor
@@ -144,11 +156,26 @@ class Decision:
     classifier: Classifier
     note: str
     dropped: Sequence[Example] = ()
+    sets: PredictionSets | None = None
+    target: Target | None = None
 
     def open_probabilities(self) -> Tensor:
         """Return the probabilities, NaN also where a person has answered."""
         answered = torch.tensor([label.reason == CORRECTED for label in self.labels])
         return self.probabilities.masked_fill(answered.unsqueeze(-1), torch.nan)
+
+    def list_sets(self) -> list[tuple[str, ...]] | None:
+        """List the classes that each image may have, or ``None`` if nobody asked for them.
+
+        An image that a person labelled has that class; an image without a label has none.
+        """
+        if self.sets is None:
+            return None
+        names = name_sets(self.sets, self.probabilities, self.classes)
+        return [
+            (label.label,) if label.reason == CORRECTED and label.label else own
+            for label, own in zip(self.labels, names, strict=True)
+        ]
 
     def find_odd_examples(self) -> list[tuple[Example, str]]:
         """List examples that were classified as another class when held out, with that class."""
@@ -210,9 +237,8 @@ def decide_labels(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
-    one_hot = torch.eye(len(classes))
     for number in (encoded.readable & is_given).nonzero().flatten().tolist():
-        probabilities[number] = one_hot[classes.index(given[encoded.digests[number]])]
+        probabilities[number] = _one_hot(classes, given[encoded.digests[number]])
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
@@ -226,6 +252,7 @@ def decide_labels(
         labels=list(map(_fix_label, labels, map(answers.get, encoded.digests))),
         digests=encoded.digests,
         probabilities=probabilities,
+        uncalibrated=_fill_rows(asked, solution.probabilities[0]),
         outlier_scores=all_scores,
         features=encoded.features,
         z_sup=z_sup,
@@ -351,6 +378,10 @@ def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n
         distance = torch.minimum(distance, between[pick])
         distance[pick] = -1
     return chosen
+
+
+def _one_hot(classes: Sequence[str], label: str) -> Tensor:
+    return torch.tensor([float(name == label) for name in classes])
 
 
 def _fill_rows(mask: Tensor, values: Tensor) -> Tensor:

@@ -28,6 +28,10 @@ _ALIKE = 0.99  # cosine
 _IMBALANCED = 3.0
 _MANY_OUTLIERS = 2.0  # times the expected share
 _LISTED = 5
+_APPLIES = (
+    "This applies to photos that belong to one of the classes. It is approximate: examples are "
+    "held out from solves with fewer examples, and photos are labelled together."
+)
 
 
 def label_report(
@@ -50,7 +54,7 @@ def label_report(
     photos = decision.labels
     sections = [
         Section("Result", _result(decision, warnings)),
-        Section("Accuracy", [*_state(statement), *_trust(decision)]),
+        Section("Accuracy", [*_state(statement), *_target(decision), *_trust(decision)]),
         *_examples_to_check(decision),
         Section("What to label next", _next([photos[number] for number in worth])),
         Section("Doubtful photos", _doubt(photos)),
@@ -118,7 +122,19 @@ def _trust(decision: Decision) -> list[Part]:
         (f"{10 * number} to {10 * number + 10}%", bins[number], f"{bins[number]:,}")
         for number in reversed(range(_BINS))
     ]
-    return [Text(sentences), Bars(bars, "Confidence of the photos")]
+    return [Text(sentences), Bars(bars, "Confidence of the photos"), *_sets(decision)]
+
+
+def _target(decision: Decision) -> list[Part]:
+    return [Text([Strong(decision.target.text()), _APPLIES])] if decision.target else []
+
+
+def _sets(decision: Decision) -> list[Part]:
+    if decision.sets is None:
+        return []
+    bars = [(str(size), n, f"{n:,}") for size, n in decision.sets.count_sizes().items()]
+    words = [decision.sets.text(), *([] if decision.target else [_APPLIES])]
+    return [Text(words), Bars(bars, "Classes in a prediction set")]
 
 
 def _examples_to_check(decision: Decision) -> list[Section]:
@@ -194,7 +210,7 @@ def _made(decision: Decision) -> Table:
         ["transform", classifier.encoder["transform"]],
         ["method", request.method],
         ["settings", ", ".join(f"{name} {value}" for name, value in classifier.settings.items())],
-        ["unsure below", f"{request.threshold:g}"],
+        ["unsure below", f"{classifier.threshold:.4g}"],
         ["outlier above", f"{classifier.outlier_cutoff:.3f}"],
         ["infoshot", classifier.encoder["infoshot"]],
     ]
@@ -255,6 +271,7 @@ def collect_warnings(decision: Decision) -> list[str]:
         *_warn_outliers(decision),
         *_warn_identical(decision),
         *_warn_calibration(decision),
+        *_warn_promises(decision),
     ]
 
 
@@ -359,6 +376,15 @@ def _warn_calibration(decision: Decision) -> list[str]:
         f"{_count(n, 'example')} can be held out, which is too few to calibrate confidences; they "
         "come from the method."
     ]
+
+
+def _warn_promises(decision: Decision) -> list[str]:
+    sentences = []
+    if (target := decision.target) and target.n_candidates and not target.n_images:
+        sentences.append(f"{target.text()} All photos are unsure; more examples may change that.")
+    if (sets := decision.sets) and not sets.enough:
+        sentences.append(sets.text())
+    return sentences
 
 
 def _list_some(items: Sequence[str]) -> str:

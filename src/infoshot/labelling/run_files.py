@@ -23,6 +23,8 @@ class RequestFacts(TypedDict):
     threshold: float
     reject_outliers: bool
     prior: dict[str, float] | None
+    coverage: NotRequired[float | None]
+    target: NotRequired[float | None]
 
 
 class EncoderFacts(TypedDict):
@@ -53,6 +55,30 @@ class CalibrationFacts(TypedDict):
     exponent: float
 
 
+class CoverageFacts(TypedDict):
+    """What the prediction sets are based on, and how many have how many classes."""
+
+    asked: float
+    held_out: int
+    audited: int
+    needed: int
+    least_probability: float
+    mean_size: float
+    sizes: dict[str, int]
+
+
+class TargetFacts(TypedDict):
+    """How many labels are expected to be correct at a rate, and how sure that is."""
+
+    asked: float
+    chosen: int
+    candidates: int
+    expected: float | None
+    certainty: float | None
+    held_out: int
+    audited: int
+
+
 class ReviewFacts(TypedDict):
     """How much of the review's log the labels contain, and what was stated when it was finished."""
 
@@ -77,6 +103,8 @@ class RunFacts(TypedDict):
     estimate: NotRequired[dict[str, float] | None]
     calibration: NotRequired[CalibrationFacts]
     thresholds: NotRequired[dict[str, float]]
+    coverage: NotRequired[CoverageFacts]
+    target: NotRequired[TargetFacts]
     warnings: NotRequired[list[str]]
     environment: NotRequired[dict[str, Any]]
 

@@ -30,6 +30,7 @@ from infoshot.images.folders import ImageFile
 from infoshot.labelling.corrections import Corrections, format_corrections, read_corrections
 from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.prediction_sets import PredictionSets, join_names
 from infoshot.labelling.run_files import (
     CLASSIFIER,
     CORRECTIONS,
@@ -41,8 +42,10 @@ from infoshot.labelling.run_files import (
     RUN_FILES,
     RunFacts,
 )
+from infoshot.labelling.target import Target
 
 CSV_COLUMNS = ("path", "label", "confidence", "runner_up", "margin", "status", "reason")
+SETS = "classes"  # the last column, if there are prediction sets
 _COLUMNS: Mapping[str, ColumnKind] = {  # of labels.parquet, as far as it is read back
     **dict.fromkeys(("path", "label", "runner_up", "status", "reason", "sha256"), "text"),
     "file": "bytes",
@@ -122,7 +125,9 @@ def write_run(
         If it cannot be written; an earlier run is kept then.
     """
     files = {
-        LABELS: format_labels(decision.labels, csv_safe=csv_safe).encode(),
+        LABELS: format_labels(
+            decision.labels, csv_safe=csv_safe, sets=decision.list_sets()
+        ).encode(),
         PARQUET: _format_rows(decision),
         CLASSIFIER: decision.classifier.to_bytes(),
         REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
@@ -143,10 +148,18 @@ def write_run(
     RUN_FILES.write(folder, {**files, FACTS: text.encode()})
 
 
-def format_labels(labels: Sequence[ImageLabel], *, csv_safe: bool = False) -> str:
-    """Format labels as CSV."""
-    rows = ([_cell(label, name) for name in CSV_COLUMNS] for label in labels)
-    return csv_text(CSV_COLUMNS, guard_rows(rows, csv_safe))
+def format_labels(
+    labels: Sequence[ImageLabel],
+    *,
+    csv_safe: bool = False,
+    sets: Sequence[Sequence[str]] | None = None,
+) -> str:
+    """Format labels as CSV, with a column for the prediction sets if there are any."""
+    rows = [[_cell(label, name) for name in CSV_COLUMNS] for label in labels]
+    if sets is None:
+        return csv_text(CSV_COLUMNS, guard_rows(rows, csv_safe))
+    rows = [[*row, join_names(names)] for row, names in zip(rows, sets, strict=True)]
+    return csv_text((*CSV_COLUMNS, SETS), guard_rows(rows, csv_safe))
 
 
 def check_finished(folder: Path) -> None:
@@ -230,6 +243,8 @@ def _format_rows(decision: Decision) -> bytes:
     columns["sha256"] = list(decision.digests)
     columns["outlier_score"] = decision.outlier_scores.tolist()
     columns["probabilities"] = decision.probabilities.tolist()
+    if (sets := decision.list_sets()) is not None:
+        columns[SETS] = sets
     return format_table(columns, {"classes": json.dumps(decision.classes)})
 
 
@@ -312,10 +327,39 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
             "confidence": classifier.threshold,
             "outlier_score": classifier.outlier_cutoff,
         },
+        **({"coverage": _coverage_facts(decision.sets)} if decision.sets else {}),
+        **({"target": _target_facts(decision.target)} if decision.target else {}),
         "warnings": list(warnings),
         "cache": str(cache.absolute()),
         "environment": environment(),
         "examples": _example_facts(decision),
+    }
+
+
+def _coverage_facts(sets: PredictionSets) -> dict[str, Any]:
+    """Collect what run.json records of the prediction sets."""
+    return {
+        "asked": sets.coverage,
+        "held_out": sets.evidence.n_held_out,
+        "audited": sets.evidence.n_audited,
+        "needed": sets.n_needed,
+        "least_probability": sets.least,
+        "mean_size": sets.mean_size,
+        "sizes": {str(size): n for size, n in sets.count_sizes().items()},
+    }
+
+
+def _target_facts(target: Target) -> dict[str, Any]:
+    """Collect what run.json records of the labels that reach the target."""
+    found = target.n_images > 0
+    return {
+        "asked": target.rate,
+        "chosen": target.n_images,
+        "candidates": target.n_candidates,
+        "expected": target.expected if found else None,
+        "certainty": target.certainty if found else None,
+        "held_out": target.evidence.n_held_out,
+        "audited": target.evidence.n_audited,
     }
 
 
