@@ -88,7 +88,7 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
         u = evidence / chance / 0.19
         others = (u * np.exp(1 - u)) ** 6
         m = min(np.exp(means.max(axis=1)).mean(), 0.99)
-        scale = 0.6 * (m / (1 - m)) ** 0.23 * beta**0.1 / (1 + 3 * others) * temperature
+        scale = 0.6 * (m / (1 - m)) ** 0.23 * beta**0.1 / (1 + 3 * others) * temperature / 10.5
         distances = np.array([[((x - w_k) ** 2).sum() for w_k in w] for x in z_q])
         graph = spread(z_s, labels, raw, K, min(n_neighbours, len(raw) - 1))
         score = -solve_temperature / 2 * distances

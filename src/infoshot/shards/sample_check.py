@@ -87,5 +87,5 @@ def choose_temperature(
     """
     w = shrink(means, counts, auto.shrinkage).to(sample)
     log_p = classify_by_means(sample.unsqueeze(0), w.unsqueeze(0))
-    sharpness = float(choose_sharpness(log_p, torch.tensor([beta])))
-    return auto.solve_temperature * auto.temperature * sharpness
+    sharpness = choose_sharpness(log_p, torch.tensor([beta]), auto.temperature)
+    return auto.solve_temperature * float(sharpness)

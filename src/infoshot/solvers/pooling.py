@@ -33,6 +33,7 @@ from infoshot.solvers.neighbours import Nearest
 from infoshot.solvers.objective import class_logits
 
 MEANS_TEMPERATURE = 100.0  # calibrated for shrunken class means, for any number of examples
+CALIBRATED = 10.5  # temperature at which probabilities are calibrated
 MEANS_WEIGHT, GRAPH_WEIGHT = 2.5, 5.0
 _AMBIGUOUS, _POWER = 0.19, 6  # D / nu at which the others count most, and how fast this ends
 _SHARE_OF_OTHERS = 3.0
@@ -63,7 +64,7 @@ def ask_others(
     task: TaskBatch,
     near: Nearest,
     means: Tensor,
-    weights: tuple[float, float],
+    settings: tuple[float, float, float],
     ambiguity: Tensor,
     beta: Tensor,
 ) -> Others:
@@ -77,17 +78,18 @@ def ask_others(
         The nearest other queries of each query.
     means
         Shrunken class means, shape ``(task, class, dim)``.
-    weights
-        Of the log-probabilities of the class means, and of those of the graph.
+    settings
+        Weights of the log-probabilities of the class means and of those of the graph, temperature.
     ambiguity
         What :func:`weigh_others` returns.
     beta
         The weight of the marginal entropy, shape ``(task,)``.
     """
+    means_weight, graph_weight, temperature = settings
     of_means = classify_by_means(task.z_qry, means)
-    sharpness = choose_sharpness(of_means, beta)
+    sharpness = choose_sharpness(of_means, beta, temperature)
     of_graph = spread_labels_over_queries(task, near)
-    both = of_means.mul_(weights[0]).add_(of_graph, alpha=weights[1])
+    both = of_means.mul_(means_weight).add_(of_graph, alpha=graph_weight)
     return Others(
         both.mul_(ambiguity.view(-1, 1, 1)),
         sharpness / (1 + _SHARE_OF_OTHERS * ambiguity),
@@ -106,8 +108,8 @@ def classify_by_means(z: Tensor, means: Tensor) -> Tensor:
     return torch.log_softmax(class_logits(z, means, MEANS_TEMPERATURE), dim=1)
 
 
-def choose_sharpness(means_log_p: Tensor, beta: Tensor) -> Tensor:
+def choose_sharpness(means_log_p: Tensor, beta: Tensor, temperature: float) -> Tensor:
     """Return c, from the log-probabilities of the class means, shape ``(task,)``."""
     confidence = means_log_p.amax(1).exp().mean(1).clamp_(max=_MOST_CONFIDENT)
     odds = confidence / (1 - confidence)
-    return _SHARPNESS * odds**_OF_ODDS * beta**_OF_BALANCE
+    return temperature / CALIBRATED * _SHARPNESS * odds**_OF_ODDS * beta**_OF_BALANCE

@@ -76,7 +76,7 @@ class TimAuto(Solver[_AutoState]):
     n_steps, n_trial_steps
         Alternations of the solve, and of each of the two trial solves.
     temperature
-        Factor on the sharpness of the reported probabilities. It never changes a label.
+        Sharpness of the reported probabilities: 10.5 is calibrated, twice that is twice as sharp.
     solve_temperature
         Factor on the squared distance during the solve.
     cross_entropy_weight, conditional_entropy_weight
@@ -116,7 +116,7 @@ class TimAuto(Solver[_AutoState]):
 
     n_steps: int = 60
     n_trial_steps: int = 40
-    temperature: float = 1.0
+    temperature: float = pooling.CALIBRATED
     solve_temperature: float = 35.0
     cross_entropy_weight: float = 0.15
     conditional_entropy_weight: float = 0.1
@@ -144,9 +144,9 @@ class TimAuto(Solver[_AutoState]):
             ones = torch.ones_like(beta)
             return _AutoState(**fields, others=ones.view(-1, 1, 1), scale=ones, sharpness=ones)
         means = Prototype(shrinkage=self.shrinkage).init(task).weights
-        weights = (self.means_weight, self.graph_weight)
+        settings = (self.means_weight, self.graph_weight, self.temperature)
         ambiguity = pooling.weigh_others(imbalance, chance)
-        others = pooling.ask_others(task, near, means, weights, ambiguity, beta)
+        others = pooling.ask_others(task, near, means, settings, ambiguity, beta)
         return _AutoState(**fields, **vars(others))
 
     def step(self, task: TaskBatch, state: _AutoState) -> _AutoState:
@@ -164,8 +164,7 @@ class TimAuto(Solver[_AutoState]):
         if _too_few(task):
             return log_posterior(state.z_qry, w, pooling.MEANS_TEMPERATURE)
         pooled = class_logits(state.z_qry, w, self.solve_temperature).add_(state.others)
-        scale = state.scale.view(-1, 1, 1) * self.temperature
-        return torch.log_softmax(pooled.mul_(scale), dim=1).mT
+        return torch.log_softmax(pooled.mul_(state.scale.view(-1, 1, 1)), dim=1).mT
 
     def objective(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Return the TIM loss with the chosen weight, shape ``(task,)``."""
@@ -175,7 +174,7 @@ class TimAuto(Solver[_AutoState]):
         """Temperature at which the prototypes classify new samples, shape ``(task,)``."""
         if _too_few(task):
             return torch.full_like(state.sharpness, pooling.MEANS_TEMPERATURE)
-        return self.solve_temperature * self.temperature * state.sharpness
+        return self.solve_temperature * state.sharpness
 
     def prototypes(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Class weights, shape ``(task, class, dim)``."""
