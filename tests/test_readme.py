@@ -31,6 +31,15 @@ def test_tables_of_the_readme_are_those_of_the_results():
     assert fill_tables(README) == README, "run: python scripts/readme_table.py"
 
 
+def test_tables_of_pools_are_those_of_the_results(capsys, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    runpy.run_path(str(ROOT / "scripts" / "pools.py"))["print_tables"](
+        ROOT / "results" / "pools.json"
+    )
+    shown = [line for line in (ROOT / "docs" / "pools.md").read_text().splitlines() if "|" in line]
+    assert shown == [line for line in capsys.readouterr().out.splitlines() if "|" in line]
+
+
 def test_links_of_the_documents_lead_somewhere():
     for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):

@@ -42,7 +42,7 @@ def test_the_posterior_and_the_chance_follow_their_formulas():
     """An independent version in NumPy, with the normal distribution as an error function."""
     p, truth = draw(60, seed=3)
     evidence = evidence_of(p[:20], truth[:20])
-    exponents = np.logspace(-0.7, 0.7, 57)
+    exponents = np.logspace(-0.7, 1.3, 81)
     log_posterior = []
     for exponent in exponents:
         powers = p[:20].double().numpy() ** exponent

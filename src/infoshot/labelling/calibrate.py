@@ -27,7 +27,7 @@ from infoshot.solvers import Method, solve_with_retry
 _TURNS = 5
 _IMAGES = 500
 _ENOUGH = 20
-_EXPONENTS = torch.logspace(-0.7, 0.7, 141)
+_EXPONENTS = torch.logspace(-0.7, 1.3, 201)
 _TINY = 1e-30
 
 

@@ -36,7 +36,7 @@ from infoshot.labelling.evidence import Evidence
 CERTAINTY = 0.9  # of the statement
 LEAST_EVIDENCE = 10  # the prior alone is no evidence
 _PRIOR_SCALE = 0.25
-_EXPONENTS = torch.logspace(-0.7, 0.7, 57, dtype=torch.float64)
+_EXPONENTS = torch.logspace(-0.7, 1.3, 81, dtype=torch.float64)
 _NEGLIGIBLE = 1e-4  # posterior of an exponent
 _TINY = 1e-30
 
