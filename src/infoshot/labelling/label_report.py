@@ -107,10 +107,14 @@ def _trust(decision: Decision) -> list[Part]:
     else:
         sentences.append("With one example per class, none can be held out to estimate accuracy.")
     sentences.append(
-        "Confidences are calibrated on the held-out examples: of photos with a confidence of 80%, "
-        "about 80% are correct."
+        "Confidences are calibrated on the held-out examples. On collections of photos with known "
+        "labels, five examples per class, their mean was 6 points above or below the share of "
+        "correct labels on average."
         if held.enough
-        else "Confidences come from the method and are not calibrated on your examples."
+        else "Confidences come from the method and are not calibrated on your examples. With "
+        "tim-auto, on collections of photos with known labels, their mean was 8 points (one "
+        "example per class) or 4 points (five or more) above or below the share of correct labels "
+        "on average."
     )
     known = [
         photo.confidence
