@@ -22,9 +22,9 @@ from infoshot.solvers import resolve_method
 _SIDE = 112
 _PER_CLASS, _DOUBTFUL, _OUTLIERS, _NEXT = 8, 24, 24, 12
 _MOST_THUMBNAILS = 400
-_LINES = 50
-_BINS = 10
+_LINES, _BINS = 50, 10
 _ALIKE = 0.99  # cosine
+_KNOWN_POOLS = "On photos with known labels their mean missed the share of correct ones by"
 _IMBALANCED = 3.0
 _MANY_OUTLIERS = 2.0  # times the expected share
 _LISTED = 5
@@ -107,14 +107,10 @@ def _trust(decision: Decision) -> list[Part]:
     else:
         sentences.append("With one example per class, none can be held out to estimate accuracy.")
     sentences.append(
-        "Confidences are calibrated on the held-out examples. On collections of photos with known "
-        "labels, five examples per class, their mean was 6 points above or below the share of "
-        "correct labels on average."
+        f"Confidences are calibrated on the held-out examples. {_KNOWN_POOLS} 6 points (five each)."
         if held.enough
         else "Confidences come from the method and are not calibrated on your examples. With "
-        "tim-auto, on collections of photos with known labels, their mean was 8 points (one "
-        "example per class) or 4 points (five or more) above or below the share of correct labels "
-        "on average."
+        f"tim-auto: {_KNOWN_POOLS} 8 points (one example per class) or 4 points (five or more)."
     )
     known = [
         photo.confidence
