@@ -24,7 +24,7 @@ from sklearn.datasets import load_sample_images
 from infoshot import open_encoder
 from infoshot.core.environment import environment
 from infoshot.core.pixels import decode
-from infoshot.features.extract import encode_batch
+from infoshot.features.encoding import encode_batch
 from infoshot.images.decoding import resize_and_crop
 
 FACTORS = (None, 4, 2, 1)

@@ -26,7 +26,7 @@ def images_per_second(lanes, threads, batch, channels_last):
 
     from infoshot.backbones import open_encoder
     from infoshot.core.memory import keep_freed_memory
-    from infoshot.features.extract import prepare_images
+    from infoshot.features.encoding import prepare_images
 
     keep_freed_memory()  # as infoshot label does
 

@@ -10,7 +10,9 @@ given stay in the file, if its settings are the same.
 
 Each row is a kind of pool. In percent of its images that belong to a class, averaged over pools:
 ``accuracy`` of all labels, ``coverage`` of the prediction sets, and ``labelled``, the images that
-reach the target. ``mean_size`` is the mean size of the sets. In percent of the pools: ``kept``, at
+reach the target. ``mean_size`` is the mean size of the sets. ``gap`` is the absolute difference of
+mean confidence and accuracy in points, ``gap_uncalibrated`` that of the probabilities of the
+solver, averaged over pools. In percent of the pools: ``kept``, at
 least 95 % of the images that are marked as labelled are correct, or none is marked; ``nothing``,
 none is marked; ``kept_strictly``, as ``kept`` with out-of-class images counted as errors. In some
 cells the pools are labelled again with 50 random images whose class an audit has shown.
@@ -79,15 +81,17 @@ def draw_audit(truth: Tensor, number: int) -> dict[str, str]:
 def score_pool(decision: Decision, truth: Tensor) -> dict[str, float]:
     """Compare a decision with the truth; images whose class a person gave do not count."""
     names = [_name(label) for label in truth.tolist()]
-    sets = decision.list_sets() or []
+    sets, raw = decision.list_sets() or [], decision.uncalibrated.amax(-1).tolist()
     rows = [
-        (label.label == name, name in own, len(own), label.status == "labelled", known)
-        for label, name, own, known in zip(
-            decision.labels, names, sets, (truth >= 0).tolist(), strict=True
+        (label.label == name, name in own, len(own), label.status == "labelled", known,
+         label.confidence, before)
+        for label, name, own, known, before in zip(
+            decision.labels, names, sets, (truth >= 0).tolist(), raw, strict=True
         )
         if label.reason != CORRECTED
-    ]
-    correct, covered, size, sure, known = torch.tensor(rows, dtype=torch.float64).T
+    ]  # fmt: skip
+    table = torch.tensor(rows, dtype=torch.float64).T
+    correct, covered, size, sure, known, confidence, before = table
     n_sure, is_known = float((sure * known).sum()), known > 0
     n_correct = float((sure * known * correct).sum())
     return {
@@ -98,6 +102,8 @@ def score_pool(decision: Decision, truth: Tensor) -> dict[str, float]:
         "kept": float(n_correct >= TARGET * n_sure - _ROUNDING),
         "kept_strictly": float(n_correct >= TARGET * float(sure.sum()) - _ROUNDING),
         "nothing": float(n_sure == 0),
+        "gap": float((confidence - correct)[is_known].mean().abs()),
+        "gap_uncalibrated": float((before - correct)[is_known].mean().abs()),
         "correct_of_labelled": n_correct / n_sure if n_sure else float("nan"),
     }
 
@@ -176,7 +182,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         )  # fmt: skip
         print("| " + " | ".join((*what, *numbers)) + " |")
     means = {name: _mean(rows, name) for name in ("accuracy", "coverage", "mean_size", "labelled",
-             "kept", "kept_strictly", "nothing")}  # fmt: skip
+             "kept", "kept_strictly", "nothing", "gap", "gap_uncalibrated")}  # fmt: skip
     print("\nMean of all cells:", ", ".join(f"{name} {x:.2f}" for name, x in means.items()))
 
 

@@ -66,6 +66,12 @@ def easy_tasks():
     return gaussian_tasks(4, n_way=3, n_shot=2, n_query=5, dim=12, seed=5, dtype=torch.float64)
 
 
+@pytest.fixture
+def by_pytorch(monkeypatch):
+    """Networks run by PyTorch on a CPU too, so that tests see every batch that they get."""
+    monkeypatch.setattr("infoshot.features.encoding.is_exportable", lambda _: False)
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Debian's Chromium; playwright's own is a download that the tests can do without."""

@@ -61,7 +61,7 @@ def test_folder_without_a_encoder_is_reported(tmp_path):
 MISSING = {
     "hf": ("transformers", "hf: encoders need transformers; pip install 'infoshot[hf]'."),
     "timm": ("timm", "timm: encoders need timm; pip install 'infoshot[timm]'."),
-    "onnx": ("onnxruntime", "onnx: encoders need onnx and onnxruntime; pip install 'infoshot[onnx]'."),
+    "onnx": ("onnxruntime", "onnx: encoders need onnx and onnxruntime; pip install onnx onnxruntime."),
 }  # fmt: skip
 
 

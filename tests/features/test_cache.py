@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from infoshot.core.cache_folder import default_cache_folder
 from infoshot.core.errors import MissingDependencyError
-from infoshot.features.cache import FeatureCache, default_cache_folder
+from infoshot.features.cache import FeatureCache
 
 ENCODER = {"backbone": "conv4", "weights_sha256": "0" * 64}
 

@@ -71,6 +71,7 @@ def test_features_do_not_depend_on_their_neighbours(test_split, encoder):
     assert torch.equal(extract_features(part, encoder, Extraction(batch_size=4)), whole[4:7])
 
 
+@pytest.mark.usefixtures("by_pytorch")
 def test_features_do_not_depend_on_the_number_of_cores(test_split):
     """Every batch runs on one core, so that the rounding is the same too."""
     encoder = Encoder("resnet18", make_backbone("resnet18").eval(), "0" * 64)
@@ -91,6 +92,7 @@ def test_features_do_not_depend_on_the_number_of_cores(test_split):
     assert set(threads) == {1}
 
 
+@pytest.mark.usefixtures("by_pytorch")
 def test_all_batches_have_the_same_size(test_split, encoder):
     """Kernels, and so the rounding, may depend on the size of the batch."""
     sizes = count_images(encoder)
@@ -142,6 +144,7 @@ def test_cache_folder_changes_with_everything_but_the_image(encoder, tmp_path, m
     assert len({first, *others}) == 7
 
 
+@pytest.mark.usefixtures("by_pytorch")
 def test_cache_is_used_and_damage_is_noticed(root, encoder, tmp_path):
     undisturbed = extract("folder", root, backbone=encoder)
     sizes, cache = count_images(encoder), tmp_path / "cache"
@@ -161,6 +164,7 @@ def test_cache_is_used_and_damage_is_noticed(root, encoder, tmp_path):
         assert table.labels.tolist() == [0] * 5 + [1] * 5
 
 
+@pytest.mark.usefixtures("by_pytorch")
 def test_an_image_that_changed_is_encoded_again_and_a_renamed_one_is_not(root, encoder, tmp_path):
     first = extract("folder", root, backbone=encoder, cache=tmp_path / "cache")
     sizes = count_images(encoder)

@@ -72,7 +72,7 @@ def stop(arguments, how, folder):
 
 def count_cached():
     """Count the images in the cache."""
-    from infoshot.features.cache import default_cache_folder
+    from infoshot.core.cache_folder import default_cache_folder
 
     return sum(
         len(load_file(part)["digests"])

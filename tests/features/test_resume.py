@@ -56,6 +56,7 @@ def stop_after(n_images):
     return report
 
 
+@pytest.mark.usefixtures("by_pytorch")
 def test_a_run_that_progress_interrupts_resumes(run, encoder, tmp_path):
     undisturbed = run()
     cache = tmp_path / "cache"
@@ -70,6 +71,7 @@ def test_a_run_that_progress_interrupts_resumes(run, encoder, tmp_path):
     assert seen[-1] == ("extracting test", 152, 152)
 
 
+@pytest.mark.usefixtures("by_pytorch")
 def test_a_run_whose_encoder_fails_resumes(run, encoder, tmp_path):
     undisturbed = run()
     cache, calls = tmp_path / "cache", []
@@ -90,6 +92,7 @@ def test_a_run_whose_encoder_fails_resumes(run, encoder, tmp_path):
     assert sum(sizes) == N_IMAGES - 17 * 8  # 17 batches had been cached
 
 
+@pytest.mark.usefixtures("by_pytorch")
 def test_every_content_is_encoded_once(root, tmp_path):
     split = make_split(tmp_path)
     torch.manual_seed(0)

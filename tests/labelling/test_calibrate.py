@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -32,6 +34,25 @@ def test_a_few_correct_examples_do_not_make_confidences_certain():
     confidence = calibrate(reported, held(reported, truth).exponent()).amax(-1)
     assert (confidence < 0.99).all()
     assert (confidence > 0.9).all()
+
+
+def test_a_few_examples_hardly_move_a_calibrated_solver():
+    """By likelihood alone, 25 examples give exponents that vary by half of their value."""
+    generator = torch.Generator().manual_seed(0)
+    logs = []
+    for _ in range(200):
+        reported = torch.softmax(2 * torch.randn(25, 5, generator=generator), -1)
+        truth = torch.multinomial(reported, 1, generator=generator).flatten()
+        logs.append(math.log(held(reported, truth).exponent()))
+    assert abs(sum(logs) / len(logs)) < 0.1
+    assert torch.tensor(logs).std() < 0.2
+
+
+def test_overconfident_solvers_are_still_corrected():
+    generator = torch.Generator().manual_seed(0)
+    true = torch.softmax(torch.randn(25, 5, generator=generator), -1)
+    truth = torch.multinomial(true, 1, generator=generator).flatten()
+    assert held(torch.softmax(6 * true.log(), -1), truth).exponent() < 0.35
 
 
 def test_too_few_examples_do_not_calibrate():

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from infoshot.backbones import Encoder, EncoderLike, open_checkpoint, open_encoder
+from infoshot.core.cache_folder import default_cache_folder
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.outputs import check_outputs
@@ -17,7 +18,7 @@ from infoshot.features.base_classes import (
     find_base_images,
     record_training_set,
 )
-from infoshot.features.cache import FeatureCache, default_cache_folder
+from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
 from infoshot.features.files import write_features
 from infoshot.features.shard_files import ShardCounts, write_shards

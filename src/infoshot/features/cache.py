@@ -27,8 +27,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from infoshot.core.atomic import make_folder, write_atomically
-from infoshot.core.errors import DataError, InvalidArgumentError, MissingDependencyError
+from infoshot.core.atomic import write_atomically
+from infoshot.core.cache_folder import check_access, make_inner_folder
+from infoshot.core.errors import DataError
 from infoshot.core.regular_file import read_regular
 
 _MANY_PARTS = 8
@@ -37,36 +38,9 @@ _LARGE = 2**26  # bytes; larger parts are not merged
 _LARGEST = 2**30  # bytes; no part is as large
 _PART = re.compile(r"part-[0-9a-f]{32}\.safetensors")
 _TEMPORARY = re.compile(r"\.part-[0-9a-f]{32}\.safetensors\.[0-9a-f]{32}\.(infoshot-)?part")
-_PRIVATE = 0o700
 Part = tuple[list[str], Tensor]
 FeatureMemory = dict[str, dict[str, Tensor]]
 """Features by encoder and digest."""
-
-
-def default_cache_folder() -> Path:
-    """Return ``INFOSHOT_CACHE`` if it is set, else the user's cache folder.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If ``INFOSHOT_CACHE`` names a file.
-    MissingDependencyError
-        If ``INFOSHOT_CACHE`` is not set and the package that knows the folder is not installed.
-    """
-    if given := os.environ.get("INFOSHOT_CACHE"):
-        if os.path.lexists(given) and not os.path.isdir(given):  # noqa: PTH112 - never raises
-            raise InvalidArgumentError(
-                f"the environment variable INFOSHOT_CACHE must name a folder; got '{given}'."
-            )
-        return Path(given)
-    try:
-        from platformdirs import user_cache_path
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the default cache folder needs the package platformdirs; run: pip install "
-            "platformdirs, or name a folder in the environment variable INFOSHOT_CACHE."
-        ) from error
-    return user_cache_path("infoshot", appauthor=False)
 
 
 class FeatureCache:
@@ -94,7 +68,6 @@ class FeatureCache:
         memory: FeatureMemory | None = None,
     ) -> None:
         self._encoder = json.dumps(dict(provenance), sort_keys=True)
-        self._root = folder
         self.folder = folder / hashlib.sha256(self._encoder.encode()).hexdigest()[:32]
         self._known = set[str]()
         self._memory = None if memory is None else memory.setdefault(self._encoder, {})
@@ -161,7 +134,7 @@ class FeatureCache:
         self._check_access()
         self._check_width(features)
         try:
-            self._make_folders()
+            make_inner_folder(self.folder)
             self._write(digests, features)
         except DataError as error:
             self._stores = False
@@ -277,45 +250,9 @@ class FeatureCache:
         except OSError:
             return []
 
-    def _make_folders(self) -> None:
-        """Create the folders, for their owner only; in a shared cache with its permissions."""
-        make_folder(self._root.parent)
-        try:
-            with suppress(FileExistsError):
-                self._root.mkdir(_PRIVATE)
-            with suppress(FileExistsError):
-                self.folder.mkdir(_PRIVATE)
-                shared = self._root.stat().st_mode
-                if shared & stat.S_IWGRP:
-                    self.folder.chmod(stat.S_IMODE(shared) & 0o2770)
-        except OSError as error:
-            raise DataError(
-                f"{self.folder}: this folder cannot be created ({error.strerror})."
-            ) from error
-
     def _check_access(self) -> None:
-        """Refuse a cache that everyone can write to; warn of one that other users can write to."""
-        if os.name != "posix":
-            return
-        for folder in (self._root, self.folder):
-            try:
-                facts, link = folder.stat(), folder.lstat()
-            except OSError:
-                continue  # there is nothing to read
-            if facts.st_mode & stat.S_IWOTH:
-                raise DataError(
-                    f"{folder}: everyone can write to this cache, and so change your features; "
-                    "withdraw the permission (chmod o-w), or choose a new folder inside it."
-                )
-            others = {facts.st_uid, link.st_uid} - {0, os.geteuid()}
-            if (others or facts.st_mode & stat.S_IWGRP) and not self._warned:
-                self._warned = True
-                warnings.warn(
-                    f"{folder}: other users can write to this cache, and so change your features; "
-                    "use it only if you trust them.",
-                    UserWarning,
-                    stacklevel=3,
-                )
+        """Refuse a cache that everyone can write to; warn once of one that others can write to."""
+        self._warned = check_access(self.folder, warn=not self._warned) or self._warned
 
     def _check_width(self, features: Tensor) -> None:
         width = features.shape[1]

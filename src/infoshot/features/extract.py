@@ -1,10 +1,9 @@
 """The one path from images to features: read, crop, encode, cache.
 
 ``extract``, ``extract-shards``, ``label`` and ``predict`` all call :func:`encode_images`, so that
-an image and an encoder determine the bytes of a feature on one kind of device. Batches always have
-the same size (the last one is padded with black images) and every batch runs on one core. A feature
-therefore does not depend on how many images there are, on its neighbours, on the process that
-computes it, or on the number of cores.
+an image and an encoder determine the bytes of a feature on one kind of device. Since batches have
+one size and run on one core each (``encoding.py``), a feature does not depend on how many images
+there are, on its neighbours, on the process that computes it, or on the number of cores.
 """
 
 import dataclasses
@@ -17,21 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from infoshot.backbones import Backbone, Encoder, InputSpec
+from infoshot.backbones import Encoder
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.parallel import chunk_ranges, map_chunks
+from infoshot.core.parallel import chunk_ranges
 from infoshot.core.pixels import Pixels
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import SINGLE_PROCESS, Ranks, gather_chunks, shard_chunks
 from infoshot.features.cache import FeatureCache
+from infoshot.features.encoding import encode_batches
 from infoshot.images import ImageSplit
 from infoshot.images.decoding import DECODING, Location, decode_workers, map_images, read_crop
 from infoshot.version import __version__
@@ -304,7 +302,15 @@ def _encode_and_cache(
 
     at_once = _CACHED_AT_ONCE * how.images_per_pass()
     with nullcontext() if cache is None else cache.open_writer(at_once) as add:
-        for batch in encode_batches(crops(), encoder, how):
+        batches = encode_batches(
+            crops(),
+            encoder,
+            crop=crop,
+            batch_size=how.images_per_pass(),
+            device=how.device,
+            progress=progress,
+        )
+        for batch in batches:
             for row in batch:
                 number = pending.popleft()
                 rows[number] = row
@@ -333,52 +339,6 @@ def _collect(
         if not reasons[number]:
             rows[number] = rows_of[digest]
     return Encoded(rows, [digest for digest, _ in digests], reasons)
-
-
-def encode_batches(crops: Iterator[Pixels], encoder: Encoder, how: Extraction) -> Iterator[Tensor]:
-    """Pass crops through the network as they arrive; yield rows ``(image, dim)`` on the CPU.
-
-    Raises
-    ------
-    DataError
-        If features are not finite.
-    """
-    # Convolutions are several times faster with the channels last, on CPUs and on GPUs.
-    backbone = encoder.backbone.eval()
-    backbone.to(device=torch.device(how.device), memory_format=torch.channels_last)  # type: ignore[call-overload]
-    n_pass = how.images_per_pass()
-
-    @torch.inference_mode()
-    def features(batch: list[Pixels]) -> Tensor:
-        images = torch.from_numpy(np.stack(batch)).permute(0, 3, 1, 2).contiguous()
-        padding = images.new_zeros(n_pass - len(images), *images.shape[1:])
-        padded = torch.cat((images, padding)).to(how.device)
-        return encode_batch(backbone, padded)[: len(images)].cpu()
-
-    batches = iter(lambda: list(islice(crops, n_pass)), [])
-    # One core per batch: threads that share a layer busy-wait for each other, which takes three
-    # times as long when other processes use the cores.
-    on_cpu = all(weights.device.type == "cpu" for weights in backbone.parameters())
-    n_threads = torch.get_num_threads() if on_cpu and backbone.thread_safe else 1
-    # Full float32 products, so that features do not depend on the device.
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        for rows in map_chunks(features, batches, n_threads, split_single=False):
-            if not rows.isfinite().all():
-                raise DataError(
-                    f"the weights of this {encoder.backbone_name} give features that are not "
-                    "finite."
-                )
-            yield rows.clone()  # an ordinary tensor, outside of inference mode
-
-
-def encode_batch(backbone: Backbone, images: Tensor) -> Tensor:
-    """Compute the features of a batch of uint8 crops, in float32."""
-    return backbone(prepare_images(images, backbone.input_spec)).float()  # type: ignore[no-any-return]
-
-
-def prepare_images(images: Tensor, spec: InputSpec) -> Tensor:
-    """Turn uint8 crops into the input of a network: float32, normalised, channels last."""
-    return spec.normalise((images.float() / 255).to(memory_format=torch.channels_last))
 
 
 def _try_read_crop(location: Location, resize: int, crop: int) -> tuple[str, Pixels] | str:

@@ -14,12 +14,13 @@ from torch import Tensor
 from infoshot.backbones import PRETRAINED, Encoder, EncoderLike, open_encoder
 from infoshot.core import checks
 from infoshot.core.atomic import make_folder
+from infoshot.core.cache_folder import default_cache_folder
 from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.plugins import is_reference
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import AnyPath
-from infoshot.features.cache import FeatureCache, FeatureMemory, default_cache_folder
+from infoshot.features.cache import FeatureCache, FeatureMemory
 from infoshot.features.extract import (
     Encoded,
     Extraction,

@@ -7,9 +7,10 @@ class, and 500 images stand for all of them, so this costs a few small solves. T
 
 - estimate the accuracy, with Wilson's interval. The estimate is slightly low, since each solve has
   fewer examples than the run itself;
-- calibrate the confidences: one exponent on the probabilities, chosen by likelihood, with targets
-  slightly below 1 as in Platt's scaling, so that a few dozen correct examples do not make every
-  image certain;
+- calibrate the confidences: one exponent on the probabilities, the most probable one under the
+  prior of ``exponents.py``, so that a few dozen examples do not move a solver that is calibrated
+  already. Targets are slightly below 1 as in Platt's scaling, so that a few dozen correct examples
+  do not make every image certain;
 - show which examples look mislabelled.
 """
 
@@ -21,13 +22,13 @@ from torch import Tensor
 
 from infoshot.core.parallel import map_chunks
 from infoshot.core.types import TaskBatch
+from infoshot.labelling.exponents import EXPONENTS, log_likelihood, log_powers, log_prior
 from infoshot.metrics import wilson_interval
 from infoshot.solvers import Method, solve_with_retry
 
 _TURNS = 5
 _IMAGES = 500
 _ENOUGH = 20
-_EXPONENTS = torch.logspace(-0.7, 1.3, 201)
 _TINY = 1e-30
 
 
@@ -76,16 +77,15 @@ class HeldOut:
         return Estimate(n_correct / len(self), low, high, len(self))
 
     def exponent(self) -> float:
-        """Return the power of the probabilities that maximises the likelihood; 1 if too few."""
+        """Return the most probable power of the probabilities; 1 if there are too few examples."""
         if not self.enough:
             return 1.0
-        log_p = self.probabilities.double().clamp_min(_TINY).log()
-        scaled = torch.log_softmax(_EXPONENTS.double().view(-1, 1, 1) * log_p, dim=-1)
-        n_way, doubt = log_p.shape[1], 1 / (len(self) + 2)
-        own = scaled[:, torch.arange(len(self)), self.truth]
-        others = (scaled.sum(-1) - own) / (n_way - 1)
-        likelihood = ((1 - doubt) * own + doubt * others).mean(-1)
-        return float(_EXPONENTS[likelihood.argmax()])
+        powers = log_powers(self.probabilities)
+        own = log_likelihood(powers, self.truth)
+        others = (powers.sum(-1) - own) / (powers.shape[2] - 1)
+        doubt = 1 / (len(self) + 2)
+        likelihood = ((1 - doubt) * own + doubt * others).sum(-1)
+        return float(EXPONENTS[(likelihood + log_prior()).argmax()])
 
 
 def hold_out(

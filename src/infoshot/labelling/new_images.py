@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 
 from infoshot.backbones import EncoderLike, open_encoder
+from infoshot.core.cache_folder import default_cache_folder
 from infoshot.core.environment import default_device
 from infoshot.core.errors import DataError
 from infoshot.core.outputs import write_output
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath
-from infoshot.features.cache import FeatureCache, default_cache_folder
+from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import (
     Extraction,
     check_same_encoder,

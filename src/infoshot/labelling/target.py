@@ -2,14 +2,8 @@ r"""Choose the labels that can be expected to be correct at a stated rate.
 
 The few samples of evidence cannot prove an accuracy of 95 %: with 25 correct ones of 25, the lower
 bound that holds for any distribution is 89 %. They can say how far the confidences may be trusted.
-The model: the probabilities :math:`p` of the solver are right after they are raised to an unknown
-power :math:`e` and normalised, :math:`p^{(e)}_k \propto p_k^e`. With
-
-- the prior that :math:`\log e` has a Cauchy distribution with scale 0.25: most solves are roughly
-  calibrated, a few are not at all;
-- the evidence, samples :math:`i` with classes :math:`y_i` and weights :math:`w_i`,
-
-the posterior is
+The model and the prior of the unknown exponent :math:`e` are those of ``exponents.py``. With the
+evidence, samples :math:`i` with classes :math:`y_i` and weights :math:`w_i`, the posterior is
 
 .. math:: \pi(e) \propto \frac{1}{1 + (\log e / 0.25)^2} \prod_i \big(p^{(e)}_{i y_i}\big)^{w_i}.
 
@@ -20,8 +14,8 @@ For the :math:`n` most confident images, whose labels are correct with the proba
    {\sqrt{\sum_{j \le n} c_j(e) (1 - c_j(e))}}\Big),
 
 with the normal approximation of the number of correct labels. The largest :math:`n` with
-:math:`P_n \ge 0.9` is chosen. The scale of the prior was chosen on the *choosing* classes of
-``scripts/label_promises.py``, which measures how often the statement is true.
+:math:`P_n \ge 0.9` is chosen. ``scripts/label_promises.py`` measures how often the statement is
+true.
 """
 
 import math
@@ -32,11 +26,10 @@ from torch import Tensor
 
 from infoshot.core import checks
 from infoshot.labelling.evidence import Evidence
+from infoshot.labelling.exponents import EXPONENTS, log_likelihood, log_powers, log_prior
 
 CERTAINTY = 0.9  # of the statement
 LEAST_EVIDENCE = 10  # the prior alone is no evidence
-_PRIOR_SCALE = 0.25
-_EXPONENTS = torch.logspace(-0.7, 1.3, 81, dtype=torch.float64)
 _NEGLIGIBLE = 1e-4  # posterior of an exponent
 _TINY = 1e-30
 
@@ -122,7 +115,7 @@ def choose_confident(
     n = torch.arange(1, len(order) + 1, dtype=torch.float64)
     log_p = probabilities[order].double().clamp_min(_TINY).log()
     chance, expected = torch.zeros_like(n), torch.zeros_like(n)
-    for exponent, weight in zip(_EXPONENTS, weigh_exponents(evidence), strict=True):
+    for exponent, weight in zip(EXPONENTS, weigh_exponents(evidence), strict=True):
         if weight < _NEGLIGIBLE:
             continue
         correct = torch.softmax(exponent * log_p, dim=-1).amax(-1)
@@ -149,11 +142,8 @@ def choose_confident(
 
 def weigh_exponents(evidence: Evidence) -> Tensor:
     """Return the posterior of the exponents, shape ``(exponent,)``."""
-    log_p = evidence.probabilities.double().clamp_min(_TINY).log()
-    scaled = torch.log_softmax(_EXPONENTS.view(-1, 1, 1) * log_p, dim=-1)
-    own = scaled.gather(2, evidence.truth.expand(len(_EXPONENTS), -1).unsqueeze(2)).squeeze(2)
-    log_prior = -torch.log1p((_EXPONENTS.log() / _PRIOR_SCALE) ** 2)
-    return torch.softmax(own @ evidence.weights.double() + log_prior, dim=0)
+    own = log_likelihood(log_powers(evidence.probabilities), evidence.truth)
+    return torch.softmax(own @ evidence.weights.double() + log_prior(), dim=0)
 
 
 def _percent(share: float) -> str:

@@ -25,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from infoshot.backbones import Backbone
 from infoshot.core import checks
 from infoshot.core.errors import DataError
-from infoshot.features.extract import prepare_images
+from infoshot.features.encoding import prepare_images
 from infoshot.tasks.image_tasks import ImageTask
 
 # Log-probabilities of sets of images, each (1, image, class); each set passes separately.

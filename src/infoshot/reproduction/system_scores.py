@@ -19,7 +19,8 @@ from infoshot.core.parallel import chunk_ranges
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.types import ResultRow
 from infoshot.features.cache import FeatureCache
-from infoshot.features.extract import encoder_provenance, extract_split, prepare_images
+from infoshot.features.encoding import prepare_images
+from infoshot.features.extract import encoder_provenance, extract_split
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.reproduction.paper import Cell
 from infoshot.reproduction.paper_systems import SystemForm

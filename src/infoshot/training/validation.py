@@ -12,7 +12,7 @@ from infoshot.backbones import Backbone
 from infoshot.core.parallel import chunk_ranges
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import Ranks, gather_chunks, shard_chunks
-from infoshot.features.extract import encode_batch
+from infoshot.features.encoding import encode_batch
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.solvers import Prototype, solve
 from infoshot.tasks.sampler import TaskSpec, sample_tasks

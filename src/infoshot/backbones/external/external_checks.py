@@ -15,17 +15,19 @@ from infoshot.core.errors import DataError, MissingDependencyError
 
 _LARGEST_VALUE = 1e30
 LARGEST_SIDE = 4096  # pixels of the images that a network takes
+_EXTRAS = ("hf", "timm")
 
 
 def packages(kind: str, *names: str) -> list[ModuleType]:
     """Import optional packages, or raise with the command that installs them."""
     wanted = " and ".join(names)
+    install = f"'infoshot[{kind}]'" if kind in _EXTRAS else " ".join(names)
     try:
         return [importlib.import_module(name) for name in names]
     except Exception as error:  # a package built for another PyTorch may raise anything
         if isinstance(error, ImportError) and error.name in names:
             raise MissingDependencyError(
-                f"{kind}: encoders need {wanted}; pip install 'infoshot[{kind}]'."
+                f"{kind}: encoders need {wanted}; pip install {install}."
             ) from error
         raise MissingDependencyError(
             f"{kind}: encoders need {wanted}, installed here but not importable ({reason(error)})."

@@ -10,10 +10,11 @@ import torch
 
 from infoshot.backbones import Backbone, Encoder, make_backbone, open_checkpoint
 from infoshot.backbones.encoders import is_weight_file
+from infoshot.core.cache_folder import default_cache_folder
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.progress import SILENT, Progress
 from infoshot.distributed import SINGLE_PROCESS, Ranks
-from infoshot.features.cache import FeatureCache, default_cache_folder
+from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
 from infoshot.images import ImageSplit
 from infoshot.training.episodic.episode_batches import make_sampler

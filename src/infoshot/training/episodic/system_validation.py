@@ -9,7 +9,7 @@ from torch import Tensor
 from infoshot.core.parallel import chunk_ranges
 from infoshot.core.types import FeatureTable
 from infoshot.distributed import Ranks, gather_chunks, shard_chunks
-from infoshot.features.extract import prepare_images
+from infoshot.features.encoding import prepare_images
 from infoshot.metrics import accuracy, mean_interval
 from infoshot.tasks.sampler import TaskSampler, TaskSpec
 from infoshot.training.batches import move_if_it_fits
