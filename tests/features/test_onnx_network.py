@@ -109,6 +109,18 @@ def test_other_weights_are_another_network(exports):
     assert len(exports) == len(kept_files()) == 2
 
 
+@pytest.mark.parametrize("digest", ["1" * 64, ""])
+def test_a_network_whose_weights_change_is_exported_again(digest):
+    first, crops = make_encoder("conv4", digest), draw_crops(2, 32)
+    features = encode(first, crops)
+    with torch.no_grad():
+        next(first.backbone.parameters()).mul_(2)
+    changed = Encoder("conv4", first.backbone, "2" * 64 if digest else "")
+    found = encode(changed, crops)
+    assert not torch.allclose(found, features)
+    torch.testing.assert_close(found, by_pytorch(changed, crops))
+
+
 @pytest.mark.parametrize("damage", [b"", b"damaged", None])
 def test_a_damaged_file_is_made_again(exports, damage):
     crops = draw_crops(2, 32)

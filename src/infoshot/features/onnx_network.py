@@ -41,7 +41,8 @@ Forward = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """Features of a batch of crops, ``(batch, height, width, 3)``; threads may share it."""
 
 
-_sessions: WeakKeyDictionary[Backbone, dict[int, Forward]] = WeakKeyDictionary()  # by crop
+_Weights = tuple[str, int]  # their digest, and the size of the images
+_sessions: WeakKeyDictionary[Backbone, dict[_Weights, Forward]] = WeakKeyDictionary()
 
 
 class NotExportedError(Exception):
@@ -74,8 +75,8 @@ def open_session(encoder: Encoder, crop: int) -> Forward:
     except Exception as error:  # a package built for another system may raise anything
         raise NotExportedError("onnx and onnxruntime cannot be imported") from error
     sessions = _sessions.setdefault(encoder.backbone, {})
-    if crop in sessions:
-        return sessions[crop]
+    if (encoder.digest, crop) in sessions:
+        return sessions[encoder.digest, crop]
     kept = _Kept(encoder, crop)
     forward = _reopen(runtime, kept)
     if forward is None:
@@ -88,7 +89,8 @@ def open_session(encoder: Encoder, crop: int) -> Forward:
         except Exception as error:  # of many kinds
             raise NotExportedError(f"the export failed with {type(error).__name__}") from error
         kept.write(content)
-    sessions[crop] = forward
+    if encoder.digest:
+        sessions[encoder.digest, crop] = forward
     return forward
 
 
