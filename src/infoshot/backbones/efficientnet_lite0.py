@@ -12,7 +12,7 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, relu6
+from torch.nn.functional import conv2d, pad, relu6
 
 from infoshot.backbones.backbone import Backbone, InputSpec
 from infoshot.core.errors import DataError, MissingDependencyError
@@ -35,13 +35,16 @@ class _SameConv(nn.Conv2d):
     """Convolution with TensorFlow's "same" padding: odd padding is added right and below."""
 
     def forward(self, x: Tensor) -> Tensor:
-        amounts = []
-        for size, kernel, stride in zip(
-            reversed(x.shape[2:]), reversed(self.kernel_size), reversed(self.stride), strict=True
-        ):
+        before, after = [], []
+        for side, kernel, stride in zip(x.shape[2:], self.kernel_size, self.stride, strict=True):
+            size = int(side)  # a constant for the tracer, so that an export knows the padding
             total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
-            amounts += [total // 2, total - total // 2]
-        return super().forward(pad(x, amounts))
+            before.append(total // 2)
+            after.append(total - total // 2)
+        if before != after:  # a convolution pads both ends alike
+            # ONNX Runtime joins this with the convolution only if the value is stated.
+            x, before = pad(x, (before[1], after[1], before[0], after[0]), value=0.0), [0, 0]
+        return conv2d(x, self.weight, self.bias, self.stride, before, groups=self.groups)
 
 
 class _Block(nn.Module):
