@@ -11,10 +11,13 @@ from infoshot import FeatureTable
 from infoshot.features import default_features_path, prepare, read_features
 from infoshot.tasks import TaskSpec, gaussian_tasks, sample_tasks
 
+# PyTorch's threads wait for each other in every small product, very long on a busy machine.
+torch.set_num_threads(1)
 
-@pytest.fixture(scope="session", autouse=True)
+
+@pytest.fixture(autouse=True)
 def _one_core():
-    """PyTorch's threads wait for each other in every small product, very long on a busy machine."""
+    """A test that ends while a loop over chunks is suspended may leave another number."""
     torch.set_num_threads(1)
 
 
