@@ -39,7 +39,6 @@ from infoshot.labelling.promises import add_promises
 
 COVERAGE, TARGET = 0.9, 0.95
 AUDITED, LEAST_IMAGES = 50, 250  # of the cells with a long tail
-_ENCODER = {"weights_sha256": "", "transform": "", "infoshot": ""}
 _ROUNDING = 1e-9
 
 
@@ -51,7 +50,9 @@ def make_request(method: str) -> Request:
     )  # fmt: skip
 
 
-def label_pool(request: Request, tasks: TaskBatch, fixed: Mapping[str, str]) -> Decision:
+def label_pool(
+    request: Request, tasks: TaskBatch, encoder: Mapping[str, str], fixed: Mapping[str, str]
+) -> Decision:
     """Label one pool with the code of ``infoshot label``. Names of classes are their numbers."""
     examples = [
         Example(_name(label), _image(f"e{number}"), f"e{number}")
@@ -60,7 +61,7 @@ def label_pool(request: Request, tasks: TaskBatch, fixed: Mapping[str, str]) -> 
     digests = [f"p{number}" for number in range(tasks.z_qry.shape[1])]
     images = [_image(digest) for digest in digests]
     encoded = Encoded(tasks.z_qry[0], digests, [""] * len(digests))
-    decision = decide_labels(request, examples, tasks.z_sup[0], images, encoded, _ENCODER, fixed)
+    decision = decide_labels(request, examples, tasks.z_sup[0], images, encoded, encoder, fixed)
     return add_promises(decision, fixed)
 
 
@@ -113,10 +114,13 @@ def score_cell(
 ) -> dict[str, Any]:
     """Row of a cell."""
     request, scores = make_request(method), []
+    encoder = {
+        name: table.provenance.get(name, "") for name in ("weights_sha256", "transform", "infoshot")
+    }
     for number in range(n_pools):
         tasks, labels = draw_pools(table, cell, half, seed, range(number, number + 1))
         fixed = draw_audit(labels[0], number) if n_audited else {}
-        scores.append(score_pool(label_pool(request, tasks, fixed), labels[0]))
+        scores.append(score_pool(label_pool(request, tasks, encoder, fixed), labels[0]))
     return {
         "half": half, "source": cell.source, "ways": cell.ways, "images": cell.images,
         "mix": cell.mix, "method": method, "audited": n_audited, "pools": n_pools,

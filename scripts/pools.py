@@ -26,7 +26,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ CELLS = (
 
 
 def read_sources(folder: Path) -> dict[str, FeatureTable]:
-    """Features of unit length of every source."""
+    """Features of every source, as the networks give them."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
     tables = {"mini-resnet18": read_features(MINI_RESNET18)}
@@ -149,9 +149,9 @@ def read_sources(folder: Path) -> dict[str, FeatureTable]:
     tables["digits"] = FeatureTable(
         torch.from_numpy(digits.data).float(), torch.from_numpy(digits.target).long()
     )
-    unit = {name: FeatureTable(prepare(t, "l2"), t.labels) for name, t in tables.items()}
-    strong = unit["mini-resnet18"]
-    return unit | {"mini-weak": FeatureTable(weaken(strong.features), strong.labels)}
+    strong = tables["mini-resnet18"]
+    weak = FeatureTable(weaken(prepare(strong, "l2")), strong.labels)
+    return tables | {"mini-weak": weak}
 
 
 def weaken(features: Tensor) -> Tensor:
@@ -223,11 +223,15 @@ def score_cell(
     """Rows of methods in one cell."""
     scores: dict[str, list[Tensor]] = {}
     bins: dict[str, list[Tensor]] = {}
+    prepared = {
+        name: replace(table, features=prepare(table, METHODS[name].preparation))
+        for name in dict.fromkeys((BASELINE, *methods))
+    }
     for start in range(0, n_pools, _AT_A_TIME):
         pools = range(start, min(start + _AT_A_TIME, n_pools))
-        tasks, labels = draw_pools(table, cell, half, seed, pools)
-        known = labels >= 0
-        for name in dict.fromkeys((BASELINE, *methods)):
+        for name, own in prepared.items():
+            tasks, labels = draw_pools(own, cell, half, seed, pools)
+            known = labels >= 0
             p = solve(METHODS[name].solver, tasks, validate=False).probabilities
             confidence = (p.amax(-1) * known).sum(-1).double() / known.sum(-1)
             scores.setdefault(name, []).append(torch.stack((accuracy(p, labels), confidence)))

@@ -63,9 +63,9 @@ class Pool:
     def solve(self, answered: np.ndarray) -> torch.Tensor:
         """Return the probabilities of all photos, given the answers."""
         z_sup = prepare_features(
-            torch.cat((self.example_features, self.features[answered])), METHOD
+            torch.cat((self.example_features, self.features[answered])), METHOD, None
         )
-        z_qry = prepare_features(self.features[~answered], METHOD)
+        z_qry = prepare_features(self.features[~answered], METHOD, None)
         y_sup = torch.from_numpy(np.concatenate((self.example_labels, self.truth[answered])))
         n_way = int(self.example_labels.max()) + 1
         tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), n_way)

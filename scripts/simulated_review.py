@@ -110,7 +110,7 @@ def draw_pool(table: FeatureTable, n_classes: int, dim: int, seed: int) -> Pool:
         examples.append(own[:SHOTS])
         photos.append(own[SHOTS:])
     sup, pool = torch.cat(examples), torch.cat(photos)
-    z = prepare_features(project(table.features[torch.cat((sup, pool))], dim), METHOD)
+    z = prepare_features(project(table.features[torch.cat((sup, pool))], dim), METHOD, None)
     labels = table.labels
     return Pool(z[: len(sup)], labels[sup], z[len(sup) :], labels[pool], n_classes)
 

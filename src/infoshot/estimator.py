@@ -344,7 +344,7 @@ class TIMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{', '.join(allowed)}. A solver of your own sets inductive = True if its classify "
                 "method labels new samples."
             )
-        if self.normalize is True and method.preparation != "l2":
+        if self.normalize is True and method.preparation not in ("l2", "whitened"):
             raise InvalidArgumentError(
                 f"method '{method.name}' needs the preparation '{method.preparation}', but "
                 "normalize=True scales rows to unit length only; prepare X and pass "

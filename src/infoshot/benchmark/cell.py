@@ -14,7 +14,7 @@ from infoshot.core.environment import environment
 from infoshot.core.memory import total_memory, watch_peak
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import FeatureTable, ResultRow, Solution, Status
-from infoshot.features import prepare
+from infoshot.features import choose_preparation, prepare
 from infoshot.metrics import (
     accuracy,
     auroc,
@@ -131,6 +131,8 @@ def score_cell(
         method.
     """
     protocol.validate(table, method)
+    preparation = choose_preparation(table, method.preparation)
+    known = ("base-scatter",) if preparation == "whitened" else ()
     prepared = _prepare(table, method, protocol)
     sampler = TaskSampler(prepared, protocol.spec)
     peak = _watch_peak(protocol.device)
@@ -139,14 +141,14 @@ def score_cell(
     seconds = _synchronised_clock(protocol.device) - start
     row = ResultRow(
         method=method.name,
-        assumes=method.assumes,
+        assumes=(*known, *method.assumes),
         **_summarize(scores, protocol),
         **protocol.describe(seconds),
         memory_mb=peak() / 2**20,
         dtype=str(protocol.dtype).removeprefix("torch."),
         features=features_name,
         features_digest=features_digest,
-        settings={"preparation": method.preparation, **method.solver.provenance()},
+        settings={"preparation": preparation, **method.solver.provenance()},
     )
     return row, scores.per_task[:, 0].clone()
 

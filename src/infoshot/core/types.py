@@ -5,11 +5,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
 AnyPath = str | PathLike[str]
+Preparation: TypeAlias = Literal["l2", "centred-l2", "whitened", "power-l2", "none"]
+"""What features need before a method gets them, see :func:`infoshot.features.prepare`."""
+
+
+@dataclass(frozen=True, eq=False)
+class BaseStatistics:
+    """What is known about the features of the base classes, on which a network was trained.
+
+    Parameters
+    ----------
+    mean
+        Their mean, shape ``(dim,)``.
+    scatter
+        How they differ within the classes, shape ``(direction, dim)``, see
+        :mod:`infoshot.features.whitening`.
+    """
+
+    mean: Tensor
+    scatter: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +47,9 @@ class FeatureTable:
         Name of class ``k`` at position ``k``; empty if unknown.
     provenance
         What the features depend on: data set, split, network, transform, version; as text.
+    base_scatter
+        How features of the base classes differ within the classes, shape ``(direction, dim)``, if
+        known: see :mod:`infoshot.features.whitening`.
     """
 
     features: Tensor
@@ -35,6 +57,7 @@ class FeatureTable:
     base_mean: Tensor | None = None
     class_names: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
+    base_scatter: Tensor | None = None
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number if it has no name."""

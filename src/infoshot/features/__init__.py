@@ -1,9 +1,10 @@
 """Features: extraction from images, feature files, and preparation for a method."""
 
 from infoshot.features.files import default_features_path, digest, read_features, write_features
-from infoshot.features.normalize import prepare, unit_length
+from infoshot.features.normalize import choose_preparation, prepare, unit_length
 
 __all__ = [
+    "choose_preparation",
     "default_features_path",
     "digest",
     "prepare",

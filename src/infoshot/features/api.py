@@ -14,7 +14,7 @@ from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath, FeatureTable
 from infoshot.distributed import join_processes
 from infoshot.features.base_classes import (
-    add_base_mean,
+    add_base_statistics,
     find_base_images,
     record_training_set,
 )
@@ -142,7 +142,7 @@ def extract(
         raise DataError(f"the features are too large for {dtype}; pass dtype=float32.")
     table = dataclasses.replace(table, features=features)
     if base:
-        table = add_base_mean(table, base[0])
+        table = add_base_statistics(table, base[0])
     if out is not None and ranks.is_main:
         write_features(out, table)
     return table

@@ -1,4 +1,4 @@
-"""The base classes, on which a network was trained: their images and their mean feature.
+"""The base classes, on which a network was trained: their images, mean feature and scatter.
 
 The base classes are the train classes of the data set that the checkpoint records, whatever data
 set the features are of. A network without a record counts as trained on the train classes of the
@@ -13,6 +13,7 @@ from infoshot.backbones import Encoder
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.types import FeatureTable
+from infoshot.features.whitening import measure_scatter
 from infoshot.images import DATASETS, ImageDataset, ImageSplit, open_dataset
 
 _ANY_CLASSES = "folder"  # the data set of any classes
@@ -96,14 +97,18 @@ def find_base_images(
     return BaseImages(dataset, split)
 
 
-def add_base_mean(table: FeatureTable, base: FeatureTable) -> FeatureTable:
-    """Return a table with the mean feature of the base classes and its provenance."""
+def add_base_statistics(table: FeatureTable, base: FeatureTable) -> FeatureTable:
+    """Return a table with the mean and the scatter of the base classes, and their provenance."""
     about = {
         "base_dataset": base.provenance["dataset"],
         "base_sha256": base.provenance["split_sha256"],
     }
+    scatter = measure_scatter(base.features, base.labels)
     return dataclasses.replace(
-        table, base_mean=base.features.mean(0), provenance={**table.provenance, **about}
+        table,
+        base_mean=base.features.mean(0),
+        base_scatter=None if scatter is None else scatter.to(table.features.dtype),
+        provenance={**table.provenance, **about},
     )
 
 

@@ -1,11 +1,11 @@
 """Feature files: safetensors is read and written, ``.npz`` is read.
 
 A file holds ``features`` [N, D] (float), ``labels`` [N] (whole numbers, -1 unlabelled), optionally
-``base_mean`` [D] and ``class_names``. In safetensors the names are JSON in the metadata, beside the
-provenance. ``.npz`` may also use the keys ``f``, ``y`` and ``base``. To save space ``features`` may
-be 8-bit whole numbers with one ``features_scale`` per row, or ``features_4bit`` may take their
-place, see ``four_bits.py``. Types and shapes are checked before an array is read. Pickles are never
-read.
+``base_mean`` [D], ``base_scatter`` [R, D] and ``class_names``. In safetensors the names are JSON in
+the metadata, beside the provenance. ``.npz`` may also use the keys ``f``, ``y`` and ``base``. To
+save space ``features`` may be 8-bit whole numbers with one ``features_scale`` per row, or
+``features_4bit`` may take their place, see ``four_bits.py``. Types and shapes are checked before an
+array is read. Pickles are never read.
 """
 
 import hashlib
@@ -37,7 +37,8 @@ from infoshot.features.four_bits import unpack
 from infoshot.features.npz_file import NpzFile, StoredArray
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
-_TENSORS = ("features", "labels", "base_mean", "features_scale", "features_4bit")
+_BASE = ("base_mean", "base_scatter")
+_TENSORS = ("features", "labels", *_BASE, "features_scale", "features_4bit")
 _ACCEPTED = (
     "a feature file is safetensors or .npz with features [N, D] (float16, float32 or float64), "
     "labels [N] (int64, -1 for unlabelled) and optionally base_mean [D]"
@@ -121,8 +122,9 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     """Write a table as safetensors, atomically; equal tables give equal bytes."""
     _check_names(Path(path), list(table.class_names), -1)
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
-    if table.base_mean is not None:
-        tensors["base_mean"] = table.base_mean.clone()
+    for name in _BASE:
+        if (values := getattr(table, name)) is not None:
+            tensors[name] = values.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
     write_output(path, _sort_metadata(save(tensors, metadata=metadata)))
 
@@ -215,15 +217,14 @@ def _read_table(path: Path, content: _Content) -> FeatureTable:
     labels = labels.long()
     if int(labels.min()) < -1:
         raise DataError(f"{path}: labels must be at least -1; got {int(labels.min())}.")
-    base_mean = arrays["base_mean"].read() if "base_mean" in arrays else None
+    base = {name: arrays[name].read() for name in _BASE if name in arrays}
     try:
-        check_finite("features", features)
-        if base_mean is not None:
-            check_finite("base_mean", base_mean)
+        for name, values in {"features": features, **base}.items():
+            check_finite(name, values)
     except InvalidArgumentError as error:
         raise DataError(f"{path}: {error}") from error
     names = _check_names(path, content.class_names, int(labels.max()))
-    return FeatureTable(features, labels, base_mean, names, content.metadata)
+    return FeatureTable(features, labels, class_names=names, provenance=content.metadata, **base)
 
 
 def _with_unpacked(path: Path, arrays: Mapping[str, _Array]) -> Mapping[str, _Array]:
@@ -284,9 +285,13 @@ def _check_shapes(path: Path, arrays: Mapping[str, _Array]) -> None:
             f"{path}: features and labels must have the same length; "
             f"got {n_rows} and {labels.shape[0]}."
         )
-    base_mean = arrays.get("base_mean")
+    base_mean, scatter = (arrays.get(name) for name in _BASE)
     if base_mean is not None and base_mean.shape != (dim,):
         raise _wrong(path, "base_mean", base_mean, f"[{dim}] like the features")
+    if scatter is not None and not (
+        len(scatter.shape) == 2 and scatter.shape[1] == dim and 0 < scatter.shape[0] <= dim
+    ):
+        raise _wrong(path, "base_scatter", scatter, f"[R, {dim}] with at most {dim} rows")
 
 
 def _read_scaled(arrays: Mapping[str, _Array]) -> Tensor:

@@ -1,14 +1,15 @@
-"""Prepare features for a method: scale to unit length, after centring or square roots, or not."""
+"""Prepare features for a method: scale them to one length, as they are or changed first."""
 
 import warnings
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from infoshot.core.checks import numeric_tensor
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.types import FeatureTable
+from infoshot.core.types import FeatureTable, Preparation
+from infoshot.features.base_statistics import base_statistics
+from infoshot.features.whitening import LENGTH, whiten
 
 
 def unit_length(features: Tensor) -> Tensor:
@@ -36,10 +37,19 @@ def unit_length(features: Tensor) -> Tensor:
     return torch.nn.functional.normalize(scaled, dim=-1)
 
 
-def prepare(
-    table: FeatureTable, preparation: Literal["l2", "centred-l2", "power-l2", "none"]
-) -> Tensor:
+def choose_preparation(table: FeatureTable, preparation: Preparation) -> Preparation:
+    """Return the preparation that these features get.
+
+    Features of a network whose base classes are not known cannot be whitened: they are scaled to
+    unit length.
+    """
+    return "l2" if preparation == "whitened" and base_statistics(table) is None else preparation
+
+
+def prepare(table: FeatureTable, preparation: Preparation) -> Tensor:
     """Prepare features as a method requires, at least in float32.
+
+    ``"whitened"`` scales to unit length if the base classes are not known.
 
     Raises
     ------
@@ -47,6 +57,7 @@ def prepare(
         If the base mean is needed and the table has none, or a row is all zero.
     """
     features = table.features if table.features.dtype.itemsize >= 4 else table.features.float()
+    preparation = choose_preparation(table, preparation)
     if preparation == "none":
         return features
     if preparation == "centred-l2":
@@ -56,12 +67,15 @@ def prepare(
                 "no base_mean; extract them with it, add it to the file, or choose another method."
             )
         features = features - table.base_mean.to(features)
+    if preparation == "whitened" and (base := base_statistics(table)) is not None:
+        features = whiten(features, base)
     if preparation == "power-l2":
         features = _take_roots(features)
     try:
-        return unit_length(features)
+        scaled = unit_length(features)
     except InvalidArgumentError as error:
         raise DataError(str(error)) from error
+    return scaled.mul_(LENGTH) if preparation == "whitened" else scaled
 
 
 def _take_roots(features: Tensor) -> Tensor:

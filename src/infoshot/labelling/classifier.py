@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 from infoshot.core.errors import DataError
 from infoshot.core.json_file import FileText, check_json
 from infoshot.core.tensor_file import digest_tensors, format_tensors, parse_tensors
-from infoshot.core.types import FeatureTable
+from infoshot.core.types import BaseStatistics, FeatureTable
 from infoshot.features import prepare
 from infoshot.labelling.calibrate import calibrate
 from infoshot.labelling.run_files import CLASSIFIER, RUN_FILES, EncoderFacts
@@ -30,8 +30,9 @@ from infoshot.solvers import Method, resolve_method
 SHARE_INSIDE = 0.95
 _ENOUGH_EXAMPLES = 10
 _FAR = 2.5  # without enough examples: cut-off in units of the distance from median to 90 %
-_FORMATS = tuple(f"infoshot.label.classifier/{number}" for number in (1, 2, 3))
-_FORMAT = _FORMATS[-1]  # the first with a digest of the tensors
+_FORMATS = tuple(f"infoshot.label.classifier/{number}" for number in (1, 2, 3, 4))
+_FORMAT = _FORMATS[-1]
+_WITH_DIGEST = _FORMATS[2:]
 _KIND = "classifier"
 _LARGEST = 1e18  # products of two such numbers are finite in float32
 
@@ -58,6 +59,8 @@ class Classifier:
         Confidence below which a label is unsure, and whether outliers get no label.
     outlier_cutoff
         Outlier score above which an image is an outlier.
+    base
+        What is known about the base classes of the encoder, if the method uses it.
     """
 
     weights: Tensor
@@ -72,25 +75,28 @@ class Classifier:
     threshold: float
     reject_outliers: bool
     outlier_cutoff: float
+    base: BaseStatistics | None = None
 
     def probabilities(self, features: Tensor) -> Tensor:
         """Return calibrated probabilities, shape ``(image, class)``."""
         method = resolve_method(self.method).with_settings(self.settings)
         solver = method.solver.at_temperature(self.temperature)
-        z = prepare_features(features, method).unsqueeze(0)
+        z = prepare_features(features, method, self.base).unsqueeze(0)
         log_p = solver.classify(z, self.weights.unsqueeze(0))
         return calibrate(log_p[0].exp(), self.exponent)
 
     def find_outliers(self, features: Tensor) -> Tensor:
         """Return the mask of the images that are outliers, shape ``(image,)``."""
-        z = prepare_features(features, resolve_method(self.method))
+        z = prepare_features(features, resolve_method(self.method), self.base)
         return outlier_scores(z, self.centres) > self.outlier_cutoff
 
     def to_bytes(self) -> bytes:
         """Format it as safetensors, with a digest of the tensors."""
         tensors = {"weights": self.weights, "centres": self.centres}
-        facts = {name: value for name, value in vars(self).items() if name not in tensors}
-        facts["format"] = _FORMAT
+        others = {name: value for name, value in vars(self).items() if name not in tensors}
+        if (base := others.pop("base")) is not None:
+            tensors |= {"base_mean": base.mean, "base_scatter": base.scatter}
+        facts = {**others, "format": _FORMAT}
         return format_tensors(
             tensors, {**facts, "sha256": digest_tensors(tensors, facts)}, kind=_KIND
         )
@@ -125,7 +131,7 @@ def load_classifier(path: Path) -> Classifier:
     if content is None:
         raise DataError(f"{path}: there is no such file.")
     tensors, facts = parse_tensors(content, kind=_KIND, path=path)
-    version, has_digest = facts.get("format"), facts.get("format") == _FORMAT
+    version, has_digest = facts.get("format"), facts.get("format") in _WITH_DIGEST
     if has_digest and facts.pop("sha256", "") != digest_tensors(tensors, facts):
         raise DataError(f"{path}: damaged, or not a classifier file (its digest differs).")
     facts.pop("format", None)
@@ -161,6 +167,7 @@ def _make(tensors: Mapping[str, Tensor], facts: _Facts) -> Classifier:
             raise ValueError(f"{name} must have a row for each class; got {tuple(value.shape)}")
         if not (value.numel() and (value.abs() < _LARGEST).all()):
             raise ValueError(f"{name} must be finite numbers")
+    base = _read_base(tensors, weights.shape[1])
     temperature, exponent = float(facts["temperature"]), float(facts["exponent"])
     if not (0 < temperature < _LARGEST and 0 < exponent < _LARGEST):
         raise ValueError(
@@ -181,13 +188,31 @@ def _make(tensors: Mapping[str, Tensor], facts: _Facts) -> Classifier:
         threshold=facts["threshold"],
         reject_outliers=facts["reject_outliers"],
         outlier_cutoff=float(facts["outlier_cutoff"]),
+        base=base,
     )
 
 
-def prepare_features(features: Tensor, method: Method) -> Tensor:
-    """Normalise features as the method requires."""
+def _read_base(tensors: Mapping[str, Tensor], dim: int) -> BaseStatistics | None:
+    """Return the base statistics of a file; raise ``ValueError`` if they do not fit."""
+    mean, scatter = tensors.get("base_mean"), tensors.get("base_scatter")
+    if mean is None or scatter is None:
+        if mean is None and scatter is None:
+            return None
+        raise ValueError("base_mean and base_scatter must be given together")
+    if mean.shape != (dim,) or scatter.ndim != 2 or scatter.shape[1] != dim:
+        raise ValueError(f"base_mean and base_scatter must have {dim} columns")
+    for name, value in (("base_mean", mean), ("base_scatter", scatter)):
+        if not (value.is_floating_point() and value.numel() and (value.abs() < _LARGEST).all()):
+            raise ValueError(f"{name} must be finite numbers")
+    return BaseStatistics(mean.float(), scatter.float())
+
+
+def prepare_features(features: Tensor, method: Method, base: BaseStatistics | None) -> Tensor:
+    """Prepare features as the method requires, with what is known about the base classes."""
+    mean, scatter = (None, None) if base is None else (base.mean, base.scatter)
     unlabelled = torch.full((len(features),), -1)
-    return prepare(FeatureTable(features, unlabelled), method.preparation)
+    table = FeatureTable(features, unlabelled, base_mean=mean, base_scatter=scatter)
+    return prepare(table, method.preparation)
 
 
 def class_centres(z_sup: Tensor, y_sup: Tensor, n_way: int) -> Tensor:

@@ -13,7 +13,8 @@ from torch.nn.functional import normalize
 from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.label_names import NONE
-from infoshot.core.types import Solution, Status, TaskBatch
+from infoshot.core.types import BaseStatistics, Solution, Status, TaskBatch
+from infoshot.features.base_statistics import find_statistics
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
 from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out
@@ -221,8 +222,11 @@ def decide_labels(
     is_none = torch.tensor([fixed.get(digest) == NONE for digest in encoded.digests])
     asked = _choose_queries(encoded.readable, is_given | is_none)
     y_sup = torch.tensor([classes.index(example.label) for example in examples])
+    base = (
+        find_statistics(provenance.get("weights_sha256", "")) if method.uses_base_scatter else None
+    )
     z_sup, z_qry = (
-        prepare_features(z, method) for z in (example_features, encoded.features[asked])
+        prepare_features(z, method, base) for z in (example_features, encoded.features[asked])
     )
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
     solution = solve_with_retry(method.solver, tasks)
@@ -234,7 +238,7 @@ def decide_labels(
     scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
     cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
     classifier = _make_classifier(
-        request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance
+        request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance, base
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
     for number in (encoded.readable & is_given).nonzero().flatten().tolist():
@@ -282,6 +286,7 @@ def _make_classifier(
     cutoff: float,
     classes: tuple[str, ...],
     provenance: Mapping[str, str],
+    base: BaseStatistics | None,
 ) -> Classifier:
     """Make the classifier that labels new images as this solve labels its own."""
     return Classifier(
@@ -297,6 +302,7 @@ def _make_classifier(
         threshold=request.threshold,
         reject_outliers=request.reject_outliers,
         outlier_cutoff=cutoff,
+        base=base,
     )
 
 

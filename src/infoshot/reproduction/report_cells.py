@@ -22,7 +22,7 @@ from infoshot.benchmark import Protocol
 from infoshot.core.errors import DataError
 from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable
-from infoshot.features import digest, read_features
+from infoshot.features import choose_preparation, digest, read_features
 from infoshot.images import ImageSplit
 from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.paper import (
@@ -262,7 +262,8 @@ def _plan_network_cell(
 
 def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
     method, protocol = cell.method(), plan.protocol(cell)
-    what = (method.name, method.preparation, method.solver.provenance(), *_code(method.solver))
+    preparation = choose_preparation(table, method.preparation)
+    what = (method.name, preparation, method.solver.provenance(), *_code(method.solver))
     key = _cell_key(protocol, source.digest, *what)
     reason = ""
     n_classes = len(table.labels[table.labels >= 0].unique())

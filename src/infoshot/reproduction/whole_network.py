@@ -24,7 +24,7 @@ from infoshot.core.types import FeatureTable, ResultRow
 from infoshot.features import write_features
 from infoshot.features.base_classes import (
     BaseImages,
-    add_base_mean,
+    add_base_statistics,
     find_base_images,
     record_training_set,
 )
@@ -107,7 +107,7 @@ class Network:
 
         table = extract(self.dataset, self.split)
         if self.base is not None:
-            table = add_base_mean(table, extract(*self.base))
+            table = add_base_statistics(table, extract(*self.base))
         else:
             classes = f"train classes of {self.checkpoint.trained_on or self.dataset}"
             reason = f"no images of the base classes ({classes}) under root; needs base_root"

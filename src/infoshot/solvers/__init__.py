@@ -2,7 +2,7 @@
 
 from infoshot.solvers.alpha_tim import AlphaTim
 from infoshot.solvers.loop import solve
-from infoshot.solvers.method import ASSUMPTIONS, Method, Preparation
+from infoshot.solvers.method import ASSUMPTIONS, Method
 from infoshot.solvers.registry import METHODS, method_by_name
 from infoshot.solvers.resolve import (
     ENTRY_POINTS,
@@ -29,7 +29,7 @@ __all__ = [
     "ASSUMPTIONS", "ENTRY_POINTS", "METHODS", "AlphaAm", "AlphaTim", "Baseline",
     "BaselinePlusPlus", "BaselinePlusPlusSgd", "BaselineSgd", "Bavardage", "BdCspn",
     "LabelPropagation", "LaplacianShot", "LogisticRegression", "Matching", "MatchingT",
-    "MetaOpt", "Method", "Oslo", "Ostim", "Paddle", "Preparation", "Prototype", "PrototypeT",
+    "MetaOpt", "Method", "Oslo", "Ostim", "Paddle", "Prototype", "PrototypeT",
     "PtMap", "SoftKMeans", "Solver", "State", "StepEvent", "StepHook", "TimAdm", "TimAuto",
     "TimGd", "method_by_name", "method_facts", "method_from_facts", "resolve_method", "solve",
     "solve_with_retry", "stored_method", "tasks_per_chunk",

@@ -9,15 +9,22 @@ from typing import Any, Literal
 
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
+from infoshot.core.types import Preparation
 from infoshot.solvers.solver import Solver
 
-Preparation = Literal["l2", "centred-l2", "power-l2", "none"]
 Assumption = Literal[
-    "base-mean", "balance", "all-classes", "class-counts", "few-classes", "open-set"
+    "base-mean",
+    "base-scatter",
+    "balance",
+    "all-classes",
+    "class-counts",
+    "few-classes",
+    "open-set",
 ]
 
 ASSUMPTIONS: Mapping[Assumption, str] = {
     "base-mean": "needs the mean feature of the base classes",
+    "base-scatter": "uses the mean feature of the base classes and the scatter within them",
     "balance": "every class has about the same number of queries",
     "all-classes": "every class has queries, not necessarily the same number",
     "class-counts": "the number of queries of each class is known; by default all equal",
@@ -40,7 +47,8 @@ class Method:
         The solver with its settings.
     preparation
         What the features need first: ``"l2"`` scales them to unit length, ``"centred-l2"``
-        subtracts the mean of the base classes first, ``"power-l2"`` takes square roots first,
+        subtracts the mean of the base classes first, ``"whitened"`` whitens them by the scatter
+        within the base classes first, if it is known, ``"power-l2"`` takes square roots first,
         ``"none"`` leaves them as they are.
     transductive
         Whether it uses all queries together, so that their number and class balance matter.
@@ -84,6 +92,11 @@ class Method:
             object.__setattr__(self, "inductive", self.solver.inductive)
         if not self.summary:
             object.__setattr__(self, "summary", _summary(type(self.solver)))
+
+    @property
+    def uses_base_scatter(self) -> bool:
+        """Whether features are whitened by the scatter within the base classes, if it is known."""
+        return self.preparation == "whitened"
 
     @property
     def expects_balance(self) -> bool:

@@ -241,6 +241,7 @@ _ALL = (
     Method(
         name="tim-auto",
         solver=TimAuto(),
+        preparation="whitened",
         summary="information maximization that estimates the class balance from the features",
         cost="Q min(Q, 8192) d, and 140 steps of K N min(N, 2 d)",
     ),
