@@ -43,7 +43,8 @@ def extract(
         bool,
         typer.Option(
             help="Also store the mean feature of the classes the network was trained on, for "
-            "simpleshot. Where the network does not record them: the train split."
+            "simpleshot, and the scatter within them, for tim-auto. Where the network does not "
+            "record its classes: the train split."
         ),
     ] = False,
     base_root: Annotated[

@@ -76,9 +76,9 @@ def extract(
     resize, crop
         Pixels of the shorter side and of the central square; by default what the encoder expects.
     base_mean
-        Also compute the mean feature of the base classes, which ``simpleshot`` needs. These are
-        the classes that the network was trained on; if that is unknown, the train classes of
-        ``dataset``.
+        Also compute the mean feature of the base classes, which ``simpleshot`` needs, and the
+        scatter within them, which ``tim-auto`` uses. These are the classes that the network was
+        trained on; if that is unknown, the train classes of ``dataset``.
     base_root
         The images of the base classes, if they are not under ``root``; implies ``base_mean``.
     base_dataset
