@@ -86,12 +86,15 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
         w = alternate(z_s, y, z_q, start, n_steps, *settings, beta, conditional_entropy_weight)
         means = log_posterior(raw, start, 100.0)
         u = evidence / chance / 0.19
-        others = (u * np.exp(1 - u)) ** 6
-        m = min(np.exp(means.max(axis=1)).mean(), 0.99)
-        scale = 0.6 * (m / (1 - m)) ** 0.23 * beta**0.1 / (1 + 3 * others) * temperature / 10.5
-        distances = np.array([[((x - w_k) ** 2).sum() for w_k in w] for x in z_q])
+        others = (u * np.exp(1 - u)) ** 3
         graph = spread(z_s, labels, raw, K, min(n_neighbours, len(raw) - 1))
-        score = -solve_temperature / 2 * distances
+        c = 0.7 * odds(means) ** 0.17 * odds(graph) ** 0.11 * beta**0.08
+        scale = c / (1 + 3 * others) * temperature / 10.5
+        distances = np.array([[((x - w_k) ** 2).sum() for w_k in w] for x in z_q])
+        own = posterior(z_q, w, solve_temperature)
+        weight = 1 + cross_entropy_weight / (1 + conditional_entropy_weight)
+        share = own * K / (len(z_q) * weight)
+        score = -solve_temperature / 2 * distances / (1 - share) ** 2
         score += others * (means_weight * means + graph_weight * graph)
         score = scale * (score - score.max(axis=1, keepdims=True))
         p = np.exp(score) / np.exp(score).sum(axis=1, keepdims=True)
@@ -99,6 +102,12 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
         p = posterior(z_q, w, 100.0)
     distance = np.array([min(((x - w_k) ** 2).sum() for w_k in w) for x in z_q])
     return {"p": p, "w": w, "outlier": distance, "b": beta}
+
+
+def odds(log_p):
+    """m / (1 - m) of the mean confidence m, which is at most 0.99."""
+    m = min(np.exp(log_p.max(axis=1)).mean(), 0.99)
+    return m / (1 - m)
 
 
 def log_posterior(z, w, tau):

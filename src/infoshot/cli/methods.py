@@ -20,6 +20,8 @@ from infoshot.solvers.method import Assumption
 _PREPARATION = {
     "l2": "scaled to unit length",
     "centred-l2": "centred by the mean of the base classes, then scaled to unit length",
+    "whitened": "whitened by the scatter within the base classes and scaled to length 0.8, where "
+    "that is known; otherwise scaled to unit length",
     "power-l2": "square roots (skipped if a value is negative), then scaled to unit length",
     "none": "as they are",
 }

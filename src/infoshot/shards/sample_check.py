@@ -10,8 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from infoshot.core.types import TaskBatch
 from infoshot.solvers import TimAuto, balance
-from infoshot.solvers.baselines.prototype import shrink
+from infoshot.solvers.baselines.prototype import Prototype, shrink
+from infoshot.solvers.graph_evidence import spread_labels_over_queries
+from infoshot.solvers.neighbours import find_neighbours
 from infoshot.solvers.pooling import choose_sharpness, classify_by_means
 from infoshot.solvers.sharded.rows import Piece, Rows
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
@@ -73,19 +76,27 @@ def check_balance(
     )
 
 
-def choose_temperature(
-    auto: TimAuto, counts: Tensor, means: Tensor, sample: Tensor, beta: float
-) -> float:
+def choose_temperature(auto: TimAuto, z: Tensor, y: Tensor, sample: Tensor, beta: float) -> float:
     """Return the temperature of the reported probabilities.
 
     Parameters
     ----------
-    auto, counts, means, sample
-        As for :func:`check_balance`.
+    auto
+        Settings of the method.
+    z, y
+        All labelled rows, ``(row, dim)``, and their classes, ``(row,)``.
+    sample
+        Some of the queries, ``(query, dim)``.
     beta
         The weight of the marginal entropy.
     """
-    w = shrink(means, counts, auto.shrinkage).to(sample)
-    log_p = classify_by_means(sample.unsqueeze(0), w.unsqueeze(0))
-    sharpness = choose_sharpness(log_p, torch.tensor([beta]), auto.temperature)
+    task = TaskBatch(z.unsqueeze(0), y.unsqueeze(0), sample.unsqueeze(0), int(y.max()) + 1)
+    means = Prototype(shrinkage=auto.shrinkage).init(task).weights
+    near = find_neighbours(task.z_qry, auto.n_neighbours)
+    sharpness = choose_sharpness(
+        classify_by_means(task.z_qry, means),
+        spread_labels_over_queries(task, near),
+        torch.tensor([beta]),
+        auto.temperature,
+    )
     return auto.solve_temperature * float(sharpness)

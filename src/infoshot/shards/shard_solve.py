@@ -246,7 +246,7 @@ class _ShardSolve:
         if task.n_queries < 2 * len(counts):
             return MEANS_TEMPERATURE
         sample = task.sample(sample_size(task.n_queries, len(counts)))
-        return choose_temperature(solver, counts, task.support.means(), sample, beta)
+        return choose_temperature(solver, task.support.z, task.support.y, sample, beta)
 
     def _take_step(
         self, adm: ShardedAdm, state: ResumeState, watched: Tensor | None

@@ -3,23 +3,34 @@ r"""How TIM-auto combines three classifications of the queries, steps 5 and 6 of
 The solve, the class means of the examples and the labels that spread over a graph of neighbours
 make different errors. Their log-probabilities are added with weights,
 
-.. math:: \ell_{ki} = \frac{\ell^{TIM}_{ki} + \lambda \, (2.5 \, \ell^{means}_{ki}
-          + 5 \, \ell^{graph}_{ki})}{1 + 3 \lambda}, \qquad
-          \lambda = \left(u \, e^{1 - u}\right)^6, \quad u = \frac{D}{0.19 \, \nu},
+.. math:: \ell_{ki} = \frac{\ell^{TIM}_{ki} + \lambda \, (2 \, \ell^{means}_{ki}
+          + 4 \, \ell^{graph}_{ki})}{1 + 3 \lambda}, \qquad
+          \lambda = \left(u \, e^{1 - u}\right)^3, \quad u = \frac{D}{0.19 \, \nu},
 
 where :math:`D / \nu` is the estimated class imbalance relative to chance, see ``balance.py``. The
 other two count most, :math:`\lambda = 1`, where the trial solves leave open whether the classes
 are balanced. Where they are clearly balanced or extremely imbalanced the solve decides.
 
+A query has a share in the weights of its own class, which makes it look nearer than a new sample
+would be. In a mean without its share s its distance is 1 / (1 - s) as large, so
+
+.. math:: \ell^{TIM}_{ki} = -\frac{\tau}{2} \frac{\|z_i - w_k\|^2}{(1 - s_{ki})^2}, \qquad
+          s_{ki} = \frac{K \, p_{ki}}{|Q| \, (1 + \frac{\lambda_{CE}}{1 + \alpha})},
+
+with the posterior p of the solve, and as many queries in every class: with a share that depends on
+the number of queries of the class, labels of rare classes would change.
+
 Probabilities are the softmax of :math:`c \, \ell`. How sharp they should be depends on how well the
-features separate the classes, which shows in the confidence of the class means:
+features separate the classes, which shows in the mean confidences m of the class means and g of the
+graph:
 
-.. math:: c = 0.6 \left(\frac{m}{1 - m}\right)^{0.23} \beta^{0.1}, \qquad
-          m = \frac{1}{|Q|} \sum_i \max_k p^{means}_{ik},
+.. math:: c = 0.7 \left(\frac{m}{1 - m}\right)^{0.17} \left(\frac{g}{1 - g}\right)^{0.11}
+          \beta^{0.08}, \qquad m = \frac{1}{|Q|} \sum_i \max_k p^{means}_{ik},
 
-with m at most 0.99. Here :math:`\beta` is the weight that was chosen. New samples are classified by
-the class weights of the solve alone, at c times its temperature. All constants were chosen on half
-of the validation classes of mini-ImageNet and CUB, with two encoders, see ``docs/tim-auto.md``.
+g likewise, both at most 0.99. Here :math:`\beta` is the weight that was chosen. New samples are
+classified by the class weights of the solve alone, at c times its temperature. All constants were
+chosen on half of the validation classes of mini-ImageNet and CUB, with two encoders, on plain and
+on whitened features, see ``docs/tim-auto.md``.
 """
 
 from dataclasses import dataclass
@@ -34,10 +45,10 @@ from infoshot.solvers.objective import class_logits
 
 MEANS_TEMPERATURE = 100.0  # calibrated for shrunken class means, for any number of examples
 CALIBRATED = 10.5  # temperature at which probabilities are calibrated
-MEANS_WEIGHT, GRAPH_WEIGHT = 2.5, 5.0
-_AMBIGUOUS, _POWER = 0.19, 6  # D / nu at which the others count most, and how fast this ends
+MEANS_WEIGHT, GRAPH_WEIGHT = 2.0, 4.0
+_AMBIGUOUS, _POWER = 0.19, 3  # D / nu at which the others count most, and how fast this ends
 _SHARE_OF_OTHERS = 3.0
-_SHARPNESS, _OF_ODDS, _OF_BALANCE = 0.6, 0.23, 0.1
+_SHARPNESS, _OF_MEANS, _OF_GRAPH, _OF_BALANCE = 0.7, 0.17, 0.11, 0.08
 _MOST_CONFIDENT = 0.99
 
 
@@ -87,8 +98,8 @@ def ask_others(
     """
     means_weight, graph_weight, temperature = settings
     of_means = classify_by_means(task.z_qry, means)
-    sharpness = choose_sharpness(of_means, beta, temperature)
     of_graph = spread_labels_over_queries(task, near)
+    sharpness = choose_sharpness(of_means, of_graph, beta, temperature)
     both = of_means.mul_(means_weight).add_(of_graph, alpha=graph_weight)
     return Others(
         both.mul_(ambiguity.view(-1, 1, 1)),
@@ -103,13 +114,40 @@ def weigh_others(imbalance: Tensor, chance: Tensor) -> Tensor:
     return (u * (1 - u).exp()) ** _POWER
 
 
+def leave_own_share_out(logits: Tensor, z: Tensor, tau: float, share: float) -> Tensor:
+    """Logits of the queries by class weights without their own share in them.
+
+    Parameters
+    ----------
+    logits
+        What :func:`class_logits` returns, shape ``(task, class, query)``; overwritten.
+    z
+        The queries, shape ``(task, query, dim)``.
+    tau
+        Temperature of the logits.
+    share
+        Share of a query in the weights of a class that it surely belongs to, below 1.
+    """
+    rest = torch.softmax(logits, dim=1).mul_(-share).add_(1)
+    square = torch.linalg.vecdot(z, z).unsqueeze(1)
+    negative_distance = logits.sub_(square, alpha=tau / 2).clamp_(max=0)
+    return negative_distance.div_(rest).div_(rest)
+
+
 def classify_by_means(z: Tensor, means: Tensor) -> Tensor:
     """Log-probabilities of shrunken class means, shape ``(task, class, n)``."""
     return torch.log_softmax(class_logits(z, means, MEANS_TEMPERATURE), dim=1)
 
 
-def choose_sharpness(means_log_p: Tensor, beta: Tensor, temperature: float) -> Tensor:
-    """Return c, from the log-probabilities of the class means, shape ``(task,)``."""
-    confidence = means_log_p.amax(1).exp().mean(1).clamp_(max=_MOST_CONFIDENT)
-    odds = confidence / (1 - confidence)
-    return temperature / CALIBRATED * _SHARPNESS * odds**_OF_ODDS * beta**_OF_BALANCE
+def choose_sharpness(
+    of_means: Tensor, of_graph: Tensor, beta: Tensor, temperature: float
+) -> Tensor:
+    """Return c, from the log-probabilities of the class means and of the graph, ``(task,)``."""
+    separation = _odds(of_means) ** _OF_MEANS * _odds(of_graph) ** _OF_GRAPH
+    return temperature / CALIBRATED * _SHARPNESS * separation * beta**_OF_BALANCE
+
+
+def _odds(log_p: Tensor) -> Tensor:
+    """Odds of the mean confidence over the queries, shape ``(task,)``."""
+    confidence = log_p.amax(1).exp().mean(1).clamp_(max=_MOST_CONFIDENT)
+    return confidence / (1 - confidence)

@@ -17,6 +17,9 @@ Objective: [ADM] of ``docs/math.md`` with the chosen :math:`\beta`. Procedure:
    (``graph_evidence.py``). Their log-probabilities are added where steps 2 and 3 leave the balance
    open, see ``pooling.py``, which also says how sharp the probabilities are.
 
+Features are whitened first by the scatter within the base classes, where it is known
+(``features/whitening.py``).
+
 With fewer than two queries per class each query is classified independently, by the nearest
 shrunken class mean. The outlier score of a query is its squared distance from the nearest
 prototype. New samples are classified by the prototypes alone, without smoothing and the others.
@@ -163,8 +166,11 @@ class TimAuto(Solver[_AutoState]):
         w = self.prototypes(task, state)
         if _too_few(task):
             return log_posterior(state.z_qry, w, pooling.MEANS_TEMPERATURE)
-        pooled = class_logits(state.z_qry, w, self.solve_temperature).add_(state.others)
-        return torch.log_softmax(pooled.mul_(state.scale.view(-1, 1, 1)), dim=1).mT
+        tau = self.solve_temperature
+        own = class_logits(state.z_qry, w, tau)
+        own = pooling.leave_own_share_out(own, state.z_qry, tau, self._share_of_query(task))
+        pooled = own.add_(state.others).mul_(state.scale.view(-1, 1, 1))
+        return torch.log_softmax(pooled, dim=1).mT
 
     def objective(self, task: TaskBatch, state: _AutoState) -> Tensor:
         """Return the TIM loss with the chosen weight, shape ``(task,)``."""
@@ -217,6 +223,11 @@ class TimAuto(Solver[_AutoState]):
     def _adm(self) -> TimAdm:
         """The solver of the steps; the weights of the marginal entropy are in the states."""
         return self.adm(1.0, self.n_steps + 2 * self.n_trial_steps)
+
+    def _share_of_query(self, task: TaskBatch) -> float:
+        """Share of a query in the weights of its class, if all classes have as many queries."""
+        weight_of_support = self.cross_entropy_weight / (1 + self.conditional_entropy_weight)
+        return task.n_way / (task.n_qry * (1 + weight_of_support))
 
     def _smooth(self, task: TaskBatch, near: Nearest | None) -> TaskBatch:
         """Average the queries with their neighbours."""
