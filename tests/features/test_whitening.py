@@ -19,9 +19,8 @@ from infoshot import (
 from infoshot.benchmark.cell import Protocol, score_cell
 from infoshot.core.types import BaseStatistics
 from infoshot.features import choose_preparation, prepare
-from infoshot.features.base_classes import add_base_statistics
-from infoshot.features.base_statistics import base_statistics, find_statistics
-from infoshot.features.whitening import measure_scatter, whiten
+from infoshot.features.base_classes import add_base_statistics, measure_scatter
+from infoshot.features.normalize import base_statistics, find_statistics, whiten
 from infoshot.metrics import accuracy
 from infoshot.solvers import METHODS
 

@@ -82,7 +82,7 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
             )
             evidence += weight * imbalance(posterior(z_q, end, solve_temperature))
         chance = np.sqrt(sum(1 / column.sum() for column in y.T) / K**2 + 1 / len(z_q))
-        beta = max(0.04, 0.8 * np.exp(-14 * evidence / chance))
+        beta = max(0.03, 0.8 * np.exp(-14 * evidence / chance))
         w = alternate(z_s, y, z_q, start, n_steps, *settings, beta, conditional_entropy_weight)
         means = log_posterior(raw, start, 100.0)
         u = evidence / chance / 0.19

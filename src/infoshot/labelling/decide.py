@@ -14,8 +14,8 @@ from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.label_names import NONE
 from infoshot.core.types import BaseStatistics, Solution, Status, TaskBatch
-from infoshot.features.base_statistics import find_statistics
 from infoshot.features.extract import Encoded
+from infoshot.features.normalize import find_statistics
 from infoshot.images.folders import ImageFile
 from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out
 from infoshot.labelling.classifier import (
@@ -190,6 +190,12 @@ class Decision:
         ]
 
 
+def _find_base(method: Method, provenance: Mapping[str, str]) -> BaseStatistics | None:
+    """Find what the method uses about the base classes of the network."""
+    weights = provenance.get("weights_sha256", "")
+    return find_statistics(weights) if method.uses_base_scatter else None
+
+
 def decide_labels(
     request: Request,
     examples: Sequence[Example],
@@ -222,12 +228,9 @@ def decide_labels(
     is_none = torch.tensor([fixed.get(digest) == NONE for digest in encoded.digests])
     asked = _choose_queries(encoded.readable, is_given | is_none)
     y_sup = torch.tensor([classes.index(example.label) for example in examples])
-    base = (
-        find_statistics(provenance.get("weights_sha256", "")) if method.uses_base_scatter else None
-    )
-    z_sup, z_qry = (
-        prepare_features(z, method, base) for z in (example_features, encoded.features[asked])
-    )
+    base = _find_base(method, provenance)
+    z_sup = prepare_features(example_features, method, base)
+    z_qry = prepare_features(encoded.features[asked], method, base)
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
     solution = solve_with_retry(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:

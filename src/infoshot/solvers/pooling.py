@@ -114,20 +114,25 @@ def weigh_others(imbalance: Tensor, chance: Tensor) -> Tensor:
     return (u * (1 - u).exp()) ** _POWER
 
 
-def leave_own_share_out(logits: Tensor, z: Tensor, tau: float, share: float) -> Tensor:
-    """Logits of the queries by class weights without their own share in them.
+def classify_without_own_share(z: Tensor, w: Tensor, tau: float, share: float) -> Tensor:
+    """Logits of the queries by the class weights of a solve, each without its own share in them.
 
     Parameters
     ----------
-    logits
-        What :func:`class_logits` returns, shape ``(task, class, query)``; overwritten.
     z
         The queries, shape ``(task, query, dim)``.
+    w
+        Class weights, shape ``(task, class, dim)``.
     tau
-        Temperature of the logits.
+        Factor on the squared distance.
     share
         Share of a query in the weights of a class that it surely belongs to, below 1.
+
+    Returns
+    -------
+    Shape ``(task, class, query)``.
     """
+    logits = class_logits(z, w, tau)
     rest = torch.softmax(logits, dim=1).mul_(-share).add_(1)
     square = torch.linalg.vecdot(z, z).unsqueeze(1)
     negative_distance = logits.sub_(square, alpha=tau / 2).clamp_(max=0)
