@@ -93,7 +93,7 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
         distances = np.array([[((x - w_k) ** 2).sum() for w_k in w] for x in z_q])
         own = posterior(z_q, w, solve_temperature)
         weight = 1 + cross_entropy_weight / (1 + conditional_entropy_weight)
-        share = own * K / (len(z_q) * weight)
+        share = own * min(K / (len(z_q) * weight), 0.1)
         score = -solve_temperature / 2 * distances / (1 - share) ** 2
         score += others * (means_weight * means + graph_weight * graph)
         score = scale * (score - score.max(axis=1, keepdims=True))
