@@ -65,14 +65,15 @@ def label_fiftyone(
     """
     _check(samples, examples_field, examples, field)
     files = [os.path.abspath(file) for file in samples.values("filepath")]  # noqa: PTH100 - links
-    given: Sequence[str | None] = [None] * len(files)
+    of_example: dict[str, str] = {}
     if examples_field is not None:
         given = samples.values(f"{examples_field}.label")
-        own = [(file, name) for file, name in zip(files, given, strict=True) if name]
-        examples = _write_list(out, "examples", ("path", "label"), own)
-    rest = [(file,) for file, name in zip(files, given, strict=True) if not name]
+        of_example = {file: name for file, name in zip(files, given, strict=True) if name}
+    rest = [(file,) for file in files if file not in of_example]
     if not rest:
         raise InvalidArgumentError("samples must hold at least one image without a label; got 0.")
+    if examples is None:
+        examples = _write_list(out, "examples", ("path", "label"), list(of_example.items()))
     result = label(examples, _write_list(out, "photos", ("path",), rest), out, **options)
     of_file = {os.path.abspath(image.file): image for image in result.images}  # noqa: PTH100
     samples.set_values(field, [_classification(of_file.get(file)) for file in files], dynamic=True)
