@@ -129,6 +129,15 @@ def test_an_annotation_becomes_an_example(model, run, images):
     assert outside in [example.image.file for example in read_run(run).examples]
 
 
+def test_an_image_of_none_of_the_classes_gets_no_prediction(model, run, images):
+    file = images / "all" / "cat" / "3.png"
+    model.fit("ANNOTATION_CREATED", annotated(file, "cat"))
+    model.fit("ANNOTATION_UPDATED", annotated(file, "(none)"))
+    (prediction,) = model.predict([task(file)])
+    assert (prediction["result"], prediction["score"]) == ([], 0)
+    assert len(read_run(run).examples) == 6
+
+
 @pytest.mark.parametrize(
     ("event", "data"),
     [
@@ -165,6 +174,11 @@ def test_several_labels_and_other_configurations_are_refused(model, run):
     other = type("Model", (LabelStudioModel, BaseOfVersion2), {"run": run})(label_config=config)
     with pytest.raises(InvalidArgumentError, match=r"one <Choices> for an <Image>; got 0\.$"):
         other.predict([])
+    unset = type("Unset", (LabelStudioModel, BaseOfVersion2), {})(label_config=CONFIG)
+    with pytest.raises(
+        InvalidArgumentError, match=r"Unset\.run must be the folder of a run; got ''"
+    ):
+        unset.predict([])
 
 
 MODEL = """

@@ -63,7 +63,7 @@ class LabelStudioModel:
     ...     run = "/data/run"
     """
 
-    run: ClassVar[AnyPath]
+    run: ClassVar[AnyPath] = ""
     device: ClassVar[str | None] = None
 
     if TYPE_CHECKING:  # from LabelStudioMLBase
@@ -79,7 +79,7 @@ class LabelStudioModel:
         It is empty if the image cannot be read, belongs to none of the classes, or has a label that
         the labelling configuration does not have.
         """
-        choices, run = self._choices(), read_run(Path(self.run))
+        choices, run = self._choices(), read_run(self._folder())
         names = ImageNames(run.labels)
         images = [self._image(task, choices, names) for task in tasks]
         labels = {image.path: image for image in run.labels}
@@ -100,10 +100,18 @@ class LabelStudioModel:
         label = _chosen(given["data"]["annotation"], choices)
         if not label:
             return {}
-        with FileLock(Path(self.run) / _LOCK):
-            image = self._image(task, choices, ImageNames(read_run(Path(self.run)).labels))
-            result = add_labels(self.run, {image: label}, device=self.device)
+        with FileLock(self._folder() / _LOCK):
+            image = self._image(task, choices, ImageNames(read_run(self._folder()).labels))
+            result = add_labels(self._folder(), {image: label}, device=self.device)
         return {"run": str(result.folder), "image": image, "label": label}
+
+    def _folder(self) -> Path:
+        if not self.run:
+            raise InvalidArgumentError(
+                f"{type(self).__name__}.run must be the folder of a run; got '', so set it in the "
+                "class."
+            )
+        return Path(self.run)
 
     def _choices(self) -> _Choices:
         """Find the choices for an image in the labelling configuration."""
@@ -138,7 +146,7 @@ class LabelStudioModel:
         with TemporaryDirectory() as folder:
             listed = Path(folder) / "images.csv"
             listed.write_text(csv_text(["path"], [[file] for file in files]), encoding="utf-8")
-            labels = predict(self.run, listed, device=self.device)
+            labels = predict(self._folder(), listed, device=self.device)
         of_file = {label.file: label for label in labels}
         return {file: of_file[Path(file)] for file in files}
 
