@@ -80,12 +80,6 @@ def test_easyfsl_default_steps(benchmark, tasks, easyfsl, record):
     record(
         "TIM-ADM (150 steps), against easyfsl TIM (50 steps)", TIMES["adm"], TIMES["easyfsl 50"], 25
     )
-    record(
-        "TIM-ADM (150 steps), one by one, against easyfsl TIM (50 steps)",
-        TIMES["adm one by one"],
-        TIMES["easyfsl 50"],
-        1,
-    )
 
 
 def test_gd_whole(benchmark, tasks):
@@ -104,6 +98,15 @@ def test_easyfsl_thousand_steps(benchmark, tasks, easyfsl, record):
         TIMES["gd whole"],
         TIMES["easyfsl 1000"],
         6,
+    )
+
+
+def test_easyfsl_one_by_one(easyfsl, record):
+    record(
+        "TIM-ADM (150 steps), one by one, against easyfsl TIM (50 steps)",
+        TIMES["adm one by one"],
+        TIMES["easyfsl 50"],
+        1,
     )
     record(
         "TIM-GD (1000 steps), one task, against easyfsl TIM (1000 steps)",
