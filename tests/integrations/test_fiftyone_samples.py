@@ -160,6 +160,14 @@ def test_more_examples_change_the_labels_of_a_second_call(stand_in, rows, images
     assert dataset.rows[5]["infoshot"] is None
 
 
+def test_odd_names_of_files_get_their_labels(stand_in, rows, images, tmp_path):
+    odd = tmp_path / r" odd\x41, name.png"
+    odd.write_bytes(Path(rows[4]["filepath"]).read_bytes())
+    dataset = stand_in([*rows, {"filepath": str(odd), "truth": None}])
+    label_fiftyone(dataset, tmp_path / "run", examples_field="truth", backbone=images / "weights")
+    assert dataset.rows[-1]["infoshot"].label == dataset.rows[4]["infoshot"].label
+
+
 def test_an_image_that_cannot_be_read_gets_no_label(stand_in, rows, images, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     dataset = stand_in([*rows, {"filepath": str(tmp_path / "broken.png"), "truth": None}])

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infoshot import InvalidArgumentError, LabelStudioModel, add_labels
+from infoshot import DataError, InvalidArgumentError, LabelStudioModel, add_labels
 from infoshot.labelling.run_folder import read_run
 
 CONFIG = """<View><Image name="image" value="$image"/><Choices name="choice" toName="image">
@@ -100,7 +100,10 @@ def test_tasks_that_the_run_exported_are_found_by_their_path(run, images):
 
 def test_images_outside_the_run_are_labelled_with_its_classifier(model, images, tmp_path):
     new = [images / "all" / name / "11.png" for name in ("eel", "cat", "eel")]
-    assert [chosen(p) for p in model.predict([task(file) for file in new])] == ["eel", "cat", "eel"]
+    new.append(tmp_path / r" odd\x41, name.png")
+    new[-1].write_bytes(new[0].read_bytes())
+    expected = ["eel", "cat", "eel", "eel"]
+    assert [chosen(p) for p in model.predict([task(file) for file in new])] == expected
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
     with pytest.warns(UserWarning, match="cannot be read"):
@@ -165,6 +168,15 @@ def test_annotations_at_the_same_time_wait_for_each_other(model, run, images):
         thread.join()
     given = {example.image.file for example in read_run(run).examples if example.given}
     assert given == set(files)
+
+
+def test_a_run_that_is_not_there_is_refused(tmp_path):
+    missing = {"run": tmp_path / "missing"}
+    model = type("Model", (LabelStudioModel, BaseOfVersion2), missing)(label_config=CONFIG)
+    with pytest.raises(DataError, match="missing: does not exist"):
+        model.predict([])
+    with pytest.raises(DataError, match="missing: does not exist"):
+        model.fit("ANNOTATION_CREATED", annotated("/x.png", "cat"))
 
 
 def test_several_labels_and_other_configurations_are_refused(model, run):

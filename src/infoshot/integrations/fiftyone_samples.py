@@ -13,6 +13,7 @@ from infoshot.core.csv_file import csv_text
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.types import AnyPath
 from infoshot.labelling import ImageLabel, LabelResult, label
+from infoshot.labelling.corrections import ImageNames
 
 
 def label_fiftyone(
@@ -75,8 +76,9 @@ def label_fiftyone(
     if examples is None:
         examples = _write_list(out, "examples", ("path", "label"), list(of_example.items()))
     result = label(examples, _write_list(out, "photos", ("path",), rest), out, **options)
-    of_file = {os.path.abspath(image.file): image for image in result.images}  # noqa: PTH100
-    samples.set_values(field, [_classification(of_file.get(file)) for file in files], dynamic=True)
+    names, of_path = ImageNames(result.images), {image.path: image for image in result.images}
+    found = [None if file in of_example else of_path.get(names.find(file) or "") for file in files]
+    samples.set_values(field, [_classification(image) for image in found], dynamic=True)
     return result
 
 

@@ -25,7 +25,7 @@ from infoshot.core.types import AnyPath
 from infoshot.labelling import ImageLabel, add_labels, predict
 from infoshot.labelling.corrections import ImageNames
 from infoshot.labelling.exports.names import text
-from infoshot.labelling.run_folder import read_run
+from infoshot.labelling.run_folder import check_finished, read_run
 
 _LOCK = ".label-studio.lock"  # in the folder of the run; lets its updates wait for each other
 _LEARNS_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
@@ -100,6 +100,7 @@ class LabelStudioModel:
         label = _chosen(given["data"]["annotation"], choices)
         if not label:
             return {}
+        check_finished(self._folder())
         with FileLock(self._folder() / _LOCK):
             image = self._image(task, choices, ImageNames(read_run(self._folder()).labels))
             result = add_labels(self._folder(), {image: label}, device=self.device)
@@ -147,8 +148,8 @@ class LabelStudioModel:
             listed = Path(folder) / "images.csv"
             listed.write_text(csv_text(["path"], [[file] for file in files]), encoding="utf-8")
             labels = predict(self._folder(), listed, device=self.device)
-        of_file = {label.file: label for label in labels}
-        return {file: of_file[Path(file)] for file in files}
+        names, of_path = ImageNames(labels), {label.path: label for label in labels}
+        return {file: of_path[names.find(file) or file] for file in files}
 
 
 def _chosen(annotation: Mapping[str, Any], choices: _Choices) -> str:
