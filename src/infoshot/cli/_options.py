@@ -36,7 +36,7 @@ SkipBroken = Annotated[
 Backbone = Annotated[
     str,
     typer.Option(
-        help="efficientnet-lite0, the folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE, or "
+        help="efficientnet-lite0, dinov2-small, clip-vit-b32, ..., the folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE, or "
         "package.module:Name of your own."
     ),
 ]

@@ -43,13 +43,20 @@ class ImageFile:
         return FileLocation(self.file)
 
 
-def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
+def find_examples(given: Path, *, any_number: bool = False) -> list[tuple[str, ImageFile]]:
     """Find labelled images, sorted by class.
+
+    Parameters
+    ----------
+    given
+        A folder with one folder per class, or a CSV file.
+    any_number
+        Whether there may be fewer than two classes.
 
     Raises
     ------
     DataError
-        If there are fewer than two classes, or a class has no images.
+        If there are too few classes, or a class has no images.
     """
     if given.is_dir():
         found = _by_class_folder(given)
@@ -62,7 +69,7 @@ def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
         check_class_name(name, given)
         if name == NONE:
             raise DataError(f"{given}: '{NONE}' means 'none of the classes'; rename this class.")
-    if len(names) < 2:
+    if len(names) < 2 and not any_number:
         raise DataError(
             f"{given}: examples of at least two classes are needed, one folder per class; "
             f"got {_quote(sorted(names)) or 'none'}."

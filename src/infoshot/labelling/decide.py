@@ -4,14 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
-from infoshot.core.checks import order_shares
-from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError
 from infoshot.core.label_names import NONE
 from infoshot.core.types import BaseStatistics, Solution, Status, TaskBatch
 from infoshot.features.base_statistics import find_statistics
@@ -26,8 +24,10 @@ from infoshot.labelling.classifier import (
     prepare_features,
 )
 from infoshot.labelling.prediction_sets import PredictionSets, name_sets
+from infoshot.labelling.request import Request
 from infoshot.labelling.target import Target
-from infoshot.solvers import METHODS, Method, resolve_method, solve_with_retry
+from infoshot.labelling.text_prototypes import TextPrototypes
+from infoshot.solvers import Method, solve_with_retry
 
 CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
 _ENOUGH_TO_JUDGE = 3  # examples of a class, to report one of them as mislabelled
@@ -67,53 +67,6 @@ class ImageLabel:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """The arguments of a run. Two runs with equal requests are the same run."""
-
-    examples: str
-    photos: str
-    backbone: str
-    method: str
-    settings: Mapping[str, Any]
-    threshold: float
-    reject_outliers: bool
-    prior: Mapping[str, float] | None
-    coverage: float | None = None
-    target: float | None = None
-
-    @property
-    def promises(self) -> bool:
-        """Whether prediction sets or a target are asked for."""
-        return self.coverage is not None or self.target is not None
-
-    def same_images(self, other: "Request") -> bool:
-        """Whether another request is about the same examples and images."""
-        return (self.examples, self.photos) == (other.examples, other.photos)
-
-    def choose_method(self, classes: Sequence[str]) -> Method:
-        """Return the method with its settings for these classes.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the method cannot classify new images, or the prior does not fit.
-        """
-        method = resolve_method(self.method).with_settings(self.settings)
-        if not method.inductive:
-            able = [name for name, other in METHODS.items() if other.inductive]
-            raise InvalidArgumentError(
-                f"method must be able to classify new images, but '{self.method}' cannot; use one "
-                f"of: {', '.join(able)}."
-            )
-        if self.prior is None:
-            return method
-        if "class_prior" not in method.solver.settings():
-            raise InvalidArgumentError(f"prior must not be given for the method '{self.method}'.")
-        shares = order_shares(self.prior, classes)
-        return method.with_settings({"class_prior": [share / sum(shares) for share in shares]})
-
-
 @dataclass(frozen=True)
 class Example:
     """A labelled image.
@@ -137,9 +90,10 @@ class Decision:
     where it cannot be read; ``probabilities`` also where a person said that it belongs to none of
     the classes. They are the solver's own for images of an audit, whose ``labels`` are those of the
     person. ``uncalibrated`` are the probabilities of the solver, NaN for images that it did not
-    get. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
-    examples that belong to none of the classes by the answer of a person. ``sets`` and ``target``
-    are added by :func:`infoshot.labelling.promises.add_promises`.
+    get. ``z_sup`` and ``y_sup`` are the examples as the method got them, then the texts of classes.
+    ``dropped`` are the examples that belong to none of the classes by the answer of a person.
+    ``sets`` and ``target`` are added by :func:`infoshot.labelling.promises.add_promises`. ``text``
+    is the provenance of the texts, if there are any.
     """
 
     request: Request
@@ -159,6 +113,7 @@ class Decision:
     dropped: Sequence[Example] = ()
     sets: PredictionSets | None = None
     target: Target | None = None
+    text: Mapping[str, str] | None = None
 
     def open_probabilities(self) -> Tensor:
         """Return the probabilities, NaN also where a person has answered."""
@@ -198,6 +153,7 @@ def decide_labels(
     encoded: Encoded,
     provenance: Mapping[str, str],
     fixed: Mapping[str, str] | None = None,
+    texts: TextPrototypes | None = None,
 ) -> Decision:
     """Label every image that can be read; an image that a person answered keeps that label.
 
@@ -212,8 +168,10 @@ def decide_labels(
     fixed
         Labels by digest that a person gave and that are no examples. The solver labels these
         images like all others, unless the label is ``NONE``.
+    texts
+        The texts of classes, which count as examples.
     """
-    classes = tuple(sorted({example.label for example in examples}))
+    classes = request.join_classes(example.label for example in examples)
     if len(classes) < 2:
         raise DataError("examples of at least two classes are needed; label more images.")
     method, fixed = request.choose_method(classes), fixed or {}
@@ -221,19 +179,16 @@ def decide_labels(
     is_given = torch.tensor([digest in given for digest in encoded.digests])
     is_none = torch.tensor([fixed.get(digest) == NONE for digest in encoded.digests])
     asked = _choose_queries(encoded.readable, is_given | is_none)
-    y_sup = torch.tensor([classes.index(example.label) for example in examples])
+    queries = encoded.features[asked]
+    support, y_sup, usable = _join_support(examples, example_features, queries, classes, texts)
     base = (
         find_statistics(provenance.get("weights_sha256", "")) if method.uses_base_scatter else None
     )
-    z_sup, z_qry = (
-        prepare_features(z, method, base) for z in (example_features, encoded.features[asked])
-    )
+    z_sup, z_qry = (prepare_features(z, method, base) for z in (support, queries))
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
     solution = solve_with_retry(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} did not stay finite; check its settings.")
-    # Corrections were chosen because they are hard: they say nothing about the other images.
-    usable = torch.tensor([not example.given for example in examples])
     held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), usable)
     scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
     cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
@@ -265,6 +220,23 @@ def decide_labels(
         classifier=classifier,
         note=solution.notes[0] if solution.notes else "",
     )
+
+
+def _join_support(
+    examples: Sequence[Example],
+    features: Tensor,
+    queries: Tensor,
+    classes: Sequence[str],
+    texts: TextPrototypes | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return features and classes of examples and texts, and which of them can be held out."""
+    y_sup = torch.tensor([classes.index(e.label) for e in examples], dtype=torch.int64)
+    # Corrections were chosen because they are hard: they say nothing about the other images.
+    usable = torch.tensor([not example.given for example in examples], dtype=torch.bool)
+    if texts is None:
+        return features, y_sup, usable
+    features, y_sup = texts.append(features, y_sup, queries, classes)
+    return features, y_sup, pad(usable, (0, len(y_sup) - len(usable)))
 
 
 def _choose_queries(readable: Tensor, answered: Tensor) -> Tensor:

@@ -28,9 +28,10 @@ from infoshot.core.parquet_file import ColumnKind, format_table, parse_table
 from infoshot.core.spreadsheet import guard_rows
 from infoshot.images.folders import ImageFile
 from infoshot.labelling.corrections import Corrections, format_corrections, read_corrections
-from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
+from infoshot.labelling.decide import Decision, Example, ImageLabel
 from infoshot.labelling.exports import EXPORTS
 from infoshot.labelling.prediction_sets import PredictionSets, join_names
+from infoshot.labelling.request import Request
 from infoshot.labelling.run_files import (
     CLASSIFIER,
     CORRECTIONS,
@@ -215,7 +216,8 @@ def find_run_cache(classifier: Path) -> Path | None:
 def find_run_images(classifier: Path) -> list[Path]:
     """Return the examples and the photos of the run that a classifier belongs to."""
     facts = _find_facts(classifier)
-    return [Path(facts["request"][name]) for name in ("examples", "photos")] if facts else []
+    places = (facts["request"]["examples"], facts["request"]["photos"]) if facts else ()
+    return [Path(place) for place in places if place is not None]
 
 
 def _find_facts(classifier: Path) -> RunFacts | None:
@@ -315,6 +317,7 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
             "decided": decision.note,
         },
         "encoder": dict(classifier.encoder),
+        **({"text": dict(decision.text)} if decision.text else {}),
         "estimate": estimate
         and {
             "held_out": estimate.n_examples,
