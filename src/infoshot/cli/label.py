@@ -86,7 +86,7 @@ def label(
 
     Corrections: infoshot label --add corrections.csv run/
 
-    Without examples: infoshot label --classes classes.txt photos/ --backbone clip-vit-b32 --out run/
+    From names: infoshot label --classes classes.txt photos/ --backbone clip-vit-b32 --out run/
     """
     keep_freed_memory()
     if add is not None:

@@ -45,15 +45,13 @@ from infoshot.labelling.decide import (
     decide_labels,
 )
 from infoshot.labelling.exports import EXPORTS, check_export
-from infoshot.labelling.label_report import collect_warnings, label_report
+from infoshot.labelling.label_report import label_report
 from infoshot.labelling.prediction_sets import PredictionSets
 from infoshot.labelling.promises import add_promises
 from infoshot.labelling.request import Request
 from infoshot.labelling.run_files import ANSWER_LOG, RUN_FILES
-from infoshot.labelling.run_folder import (
-    check_folder,
-    write_run,
-)
+from infoshot.labelling.run_folder import check_folder, write_run
+from infoshot.labelling.run_warnings import collect_warnings
 from infoshot.labelling.target import Target
 from infoshot.labelling.text_prototypes import (
     DEFAULT_WEIGHT,

@@ -51,8 +51,7 @@ def read_class_names(given: AnyPath | Sequence[str]) -> tuple[str, ...]:
     )
     if len(names) < 2:
         raise DataError(
-            f"{source}: at least two classes are needed, one per line; got "
-            f"{f"'{names[0]}'" if names else 'none'}."
+            f"{source}: at least two classes are needed, one on every line; got {len(names)}."
         )
     return tuple(names)
 

@@ -99,7 +99,7 @@ def reading_hf(what: str, part: str) -> Iterator[ModuleType]:
     verbosity, shows_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub_verbosity = hub.utils.logging.get_verbosity()
     logging.set_verbosity_error()
-    hub.utils.logging.set_verbosity_error()  # it reports every attempt to reach the hub
+    hub.utils.logging.set_verbosity(logging.get_verbosity())  # it reports every attempt
     logging.disable_progress_bar()
     try:
         yield transformers
