@@ -38,7 +38,7 @@ def test_pretrained_names_and_checkpoints_are_opened(tmp_path):
 
 
 UNKNOWN = {
-    "efficientnet-lite": "Did you mean 'efficientnet-lite0'?",
+    "efficientnet-lite": "Did you mean 'efficientnet-lite2'?",
     "facebook/dinov2-small": "clip-vit-b32, hf:ID, timm:NAME, onnx:FILE, package.module:Name, the folder of a checkpoint.",
     "model.onnx": "Did you mean 'onnx:model.onnx'?",
     "hf:": "Did you mean 'hf:ID'?",

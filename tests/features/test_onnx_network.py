@@ -16,14 +16,8 @@ from infoshot.features import onnx_network
 from infoshot.features.encoding import encode_batch, encode_batches
 from infoshot.features.onnx_network import NotExportedError, is_exportable, open_session
 
-SIZES = {
-    "conv4": 84,
-    "resnet12": 40,
-    "resnet18": 40,
-    "wrn28-10": 16,
-    "efficientnet-lite0": 64,
-    "efficientnet-lite2": 64,
-}
+LITE = {"efficientnet-lite0": 224, "efficientnet-lite2": 260}
+SIZES = {"conv4": 84, "resnet12": 40, "resnet18": 40, "wrn28-10": 16, **dict.fromkeys(LITE, 64)}
 PARTS = ("onnx_network._export", "onnx_network._start", "onnx_network._compare")
 
 
@@ -83,7 +77,7 @@ def exports(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("name", ["efficientnet-lite0", "efficientnet-lite2"])
+@pytest.mark.parametrize("name", LITE)
 def test_padding_is_a_part_of_the_convolutions(name, tmp_path):
     # Padding of its own takes almost half of the time, since ONNX Runtime reorders the maps for it.
     content = onnx_network._export(make_encoder(name).backbone, 64)
@@ -105,9 +99,7 @@ def test_features_are_those_of_pytorch(name):
     assert len(kept_files()) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "side"), [("efficientnet-lite0", 224), ("efficientnet-lite2", 260)]
-)
+@pytest.mark.parametrize(("name", "side"), LITE.items())
 def test_features_of_the_pretrained_networks_are_those_of_pytorch(name, side):
     encoder, crops = open_encoder(name), draw_crops(2, side)
     found, expected = encode(encoder, crops), by_pytorch(encoder, crops)

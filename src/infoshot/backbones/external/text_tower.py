@@ -86,8 +86,14 @@ def open_text_tower(encoder: Encoder) -> TextTower:
         raise DataError(
             f"{what}: {len(absent)} weights of its text tower are missing (such as '{absent[0]}')."
         )
+    words, n_known = tokenizer.get_vocab(), model.config.text_config.vocab_size
+    if not n_known / 2 <= len(words) <= n_known:  # transformers makes up one if the files miss
+        raise DataError(
+            f"{what}: its tokenizer must be the one of its text tower, which knows {n_known} "
+            f"tokens; got one with {len(words)}."
+        )
     model = model.float().eval()
     facts = {**model.config.text_config.to_diff_dict(), "transformers_version": None}
-    facts["vocabulary"] = sorted(tokenizer.get_vocab().items())
+    facts["vocabulary"] = sorted(words.items())
     digest = external_checks.network_digest(model, facts)
     return TextTower(model, tokenizer, backbone.model_type == "siglip", digest)
