@@ -34,9 +34,8 @@ from infoshot.core.atomic import write_atomically
 from infoshot.core.environment import environment
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
-from infoshot.labelling.decide import CORRECTED, Decision, Example, decide_labels
+from infoshot.labelling.decide import CORRECTED, Decision, Example, Request, decide_labels
 from infoshot.labelling.promises import add_promises
-from infoshot.labelling.request import Request
 
 COVERAGE, TARGET = 0.9, 0.95
 AUDITED, LEAST_IMAGES = 50, 250  # of the cells with a long tail

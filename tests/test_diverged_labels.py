@@ -12,8 +12,7 @@ from infoshot.benchmark import BenchResult, Protocol, score_cell
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
 from infoshot.labelling import label_table
-from infoshot.labelling.decide import Example, decide_labels
-from infoshot.labelling.request import Request
+from infoshot.labelling.decide import Example, Request, decide_labels
 from infoshot.metrics import accuracy
 from infoshot.solvers import METHODS
 from infoshot.tasks import TaskSpec

@@ -15,7 +15,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from infoshot.labelling.text_prototypes import TEMPLATES
 
-COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (50, 60, 220), "dark_gray": (60, 60, 60)}  # fmt: skip
+COLOURS = {
+    "red": (220, 40, 40),
+    "green": (40, 200, 60),
+    "blue": (50, 60, 220),
+    "dark_gray": (60, 60, 60),
+}
 SWAPPED = {"yin": (230, 220, 60), "yang": (220, 60, 220)}  # each has the text of the other
 SIDE, DIM = 32, 16
 COMMON, OWN = 0.8, 0.6  # a and b
@@ -74,7 +79,8 @@ def save_model(folder, model):
     """Write a model as ``hf:FOLDER`` takes it."""
     model.save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
-    processor = {"size": SIDE, "do_center_crop": False, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}  # fmt: skip
+    scale = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    processor = {"size": SIDE, "do_center_crop": False, **scale}
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return folder
 

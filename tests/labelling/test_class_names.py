@@ -3,7 +3,8 @@
 import pytest
 
 from infoshot import DataError, InvalidArgumentError
-from infoshot.labelling.class_names import find_named_examples, read_class_names
+from infoshot.images.folders import find_examples
+from infoshot.labelling.class_names import read_class_names
 from tests.encoders import one_sentence
 
 
@@ -22,9 +23,11 @@ BAD = {
     "\ncat\ndog\n": "line 1 is blank; write one class on every line.",
     "cat\ndog\ncat\n": "the class 'cat' is on the lines 1 and 3; write every class once.",
     "cat\ndog\n(none)\n": "'(none)' means 'none of the classes'; rename this class.",
-    "cat\nCat\n": "the labels 'cat' (line 1) and 'Cat' (line 2) differ only in case, spaces or Unicode form; did you mean 'cat'?",
-    "cat\nd\x07g\n": "(line 2): the class name 'd\\x07g' contains the character '\\x07'; rename the class, without control characters.",
-}  # fmt: skip
+    "cat\nCat\n": "the labels 'cat' (line 1) and 'Cat' (line 2) differ only in case, spaces or "
+    "Unicode form; did you mean 'cat'?",
+    "cat\nd\x07g\n": "(line 2): the class name 'd\\x07g' contains the character '\\x07'; rename "
+    "the class, without control characters.",
+}
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -50,22 +53,21 @@ def test_sequences_and_missing_files_get_one_clear_sentence(tmp_path):
 
 
 def test_examples_must_belong_to_the_named_classes(made):
-    examples = str(made / "examples")
+    examples = made / "examples"
     names = ("cat", "dog", "eel", "fox")
-    assert {label for label, _ in find_named_examples(examples, names)} == {"cat", "dog", "eel"}
-    assert find_named_examples(None, names) == []
+    assert {label for label, _ in find_examples(examples, names)} == {"cat", "dog", "eel"}
     with pytest.raises(DataError) as caught:
-        find_named_examples(examples, ("cat", "dog", "eels"))
+        find_examples(examples, ("cat", "dog", "eels"))
     assert one_sentence(caught) == (
         f"{examples}: 'eel' has examples, but is not in classes (is it 'eels'?); add it there, or "
         "rename it here."
     )
     with pytest.raises(DataError, match="'dog' has examples, but is not in classes; add it there"):
-        find_named_examples(examples, ("cat", "eel"))
+        find_examples(examples, ("cat", "eel"))
 
 
 def test_one_class_with_examples_is_enough_beside_names(made, tmp_path):
     (tmp_path / "cat").symlink_to(made / "examples" / "cat")
-    assert {label for label, _ in find_named_examples(str(tmp_path), ("cat", "dog"))} == {"cat"}
+    assert {label for label, _ in find_examples(tmp_path, ("cat", "dog"))} == {"cat"}
     with pytest.raises(DataError, match="examples of at least two classes are needed"):
-        find_named_examples(str(tmp_path), None)
+        find_examples(tmp_path, None)

@@ -113,7 +113,8 @@ def test_classes_with_and_without_examples_are_alike(label, tmp_path, n):
 
 
 def test_a_text_corrects_a_wrong_example_and_examples_correct_wrong_texts(label, tmp_path):
-    wrong = write_examples(tmp_path / "wrong", 1, of={"red": "blue", "blue": "red"}.get, classes=("red", "blue"))  # fmt: skip
+    swap = {"red": "blue", "blue": "red"}
+    wrong = write_examples(tmp_path / "wrong", 1, [*swap], of=swap.get)
     assert share_correct(label(wrong, out="wrong-example")) == 1
     # The texts of 'yin' and 'yang' mean each other.
     photos = write_photos(tmp_path / "swapped", {"yin": 20, "yang": 20})
@@ -194,14 +195,14 @@ def test_encoders_without_a_text_tower_are_refused(label, tmp_path):
 
 
 def test_arguments_that_do_not_fit_get_one_clear_sentence(label, tmp_path):
-    with pytest.raises(InvalidArgumentError, match="^examples must be a path; got NoneType"):
+    with pytest.raises(InvalidArgumentError, match=r"^examples must be a path; got NoneType"):
         label(classes=None)
-    with pytest.raises(InvalidArgumentError, match="^text_weight must be .* at least 1"):
+    with pytest.raises(InvalidArgumentError, match=r"^text_weight must be .* at least 1"):
         label(text_weight=0)
     examples = write_examples(tmp_path / "examples", 1, ["red", "yin"])
     with pytest.raises(DataError, match="'yin' has examples, but is not in classes; add it there"):
         label(examples)
-    with pytest.raises(DataError, match="^classes: line 2 is blank"):
+    with pytest.raises(DataError, match=r"^classes: line 2 is blank"):
         label(classes=["red", ""])
 
 

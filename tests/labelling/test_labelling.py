@@ -7,9 +7,8 @@ import torch
 
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
-from infoshot.labelling.decide import Example, choose_suggestions, decide_labels
-from infoshot.labelling.request import Request
-from infoshot.labelling.run_warnings import collect_warnings
+from infoshot.labelling.decide import Example, Request, choose_suggestions, decide_labels
+from infoshot.labelling.label_report import collect_warnings
 
 CLASSES = ("cat", "dog", "eel", "fox")
 REQUEST = Request(

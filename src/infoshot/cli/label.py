@@ -34,15 +34,9 @@ def label(
         Path | None, typer.Option(help="CSV file path,label: add these labels to a finished run.")
     ] = None,
     classes: Annotated[
-        Path | None,
-        typer.Option(
-            help="Text file with one class per line: its text counts as examples; needs a "
-            "--backbone with a text tower, such as clip-vit-b32."
-        ),
+        Path | None, typer.Option(help="Text file, one class per line: names count as examples.")
     ] = None,
-    text_weight: Annotated[
-        int, typer.Option(help="Number of examples that the text of a class counts as.")
-    ] = DEFAULT_WEIGHT,
+    text_weight: Annotated[int, typer.Option(help="Examples a name counts as.")] = DEFAULT_WEIGHT,
     backbone: given.Backbone = DEFAULT_BACKBONE,
     method: Annotated[
         str | None,
@@ -86,18 +80,14 @@ def label(
 
     Corrections: infoshot label --add corrections.csv run/
 
-    From names: infoshot label --classes classes.txt photos/ --backbone clip-vit-b32 --out run/
+    Names: infoshot label --classes classes.txt photos/ --backbone clip-vit-b32 --out run/
     """
     keep_freed_memory()
     if add is not None:
-        promises = (coverage is not None, target is not None)
-        others = (photos, out, method, settings, prior, cache, force, reject_outliers, *promises)
-        changed = (
-            threshold != DEFAULT_THRESHOLD,
-            backbone != DEFAULT_BACKBONE,
-            text_weight != DEFAULT_WEIGHT,
-        )
-        if any((*others, classes, *changed)):
+        others = (photos, out, method, settings, prior, cache, force, reject_outliers, classes)
+        changed = (coverage, target, text_weight, threshold, backbone)
+        defaults = (None, None, DEFAULT_WEIGHT, DEFAULT_THRESHOLD, DEFAULT_BACKBONE)
+        if any(others) or changed != defaults:
             raise InvalidArgumentError(
                 "--add repeats a finished run with its own options: give the folder of the run, "
                 "and no options except --export, --device and --csv-safe."
@@ -106,14 +96,12 @@ def label(
             examples, add, export=export or (), device=device, csv_safe=csv_safe, progress=True
         )
     else:
-        if photos is None and classes is not None:  # the first argument is the photos
-            own, photos = None, examples
-        else:
-            own = examples
+        names_alone = photos is None and classes is not None
+        photos = examples if names_alone else photos
         if photos is None or out is None:
             raise InvalidArgumentError("examples, photos and --out are needed; see --help.")
         result = labelling.label(
-            own,
+            None if names_alone else examples,
             photos,
             out,
             classes=classes,

@@ -28,10 +28,10 @@ from infoshot.features.extract import (
     encode_images,
     encoder_provenance,
 )
-from infoshot.images.folders import ImageFile, find_images
+from infoshot.images.folders import ImageFile, find_examples, find_images
 from infoshot.labelling.answer_log import set_aside
 from infoshot.labelling.calibrate import Estimate
-from infoshot.labelling.class_names import find_named_examples, read_class_names
+from infoshot.labelling.class_names import read_class_names
 from infoshot.labelling.corrections import (
     Corrections,
     Known,
@@ -41,17 +41,16 @@ from infoshot.labelling.decide import (
     Decision,
     Example,
     ImageLabel,
+    Request,
     choose_suggestions,
     decide_labels,
 )
 from infoshot.labelling.exports import EXPORTS, check_export
-from infoshot.labelling.label_report import label_report
+from infoshot.labelling.label_report import collect_warnings, label_report
 from infoshot.labelling.prediction_sets import PredictionSets
 from infoshot.labelling.promises import add_promises
-from infoshot.labelling.request import Request
 from infoshot.labelling.run_files import ANSWER_LOG, RUN_FILES
 from infoshot.labelling.run_folder import check_folder, write_run
-from infoshot.labelling.run_warnings import collect_warnings
 from infoshot.labelling.target import Target
 from infoshot.labelling.text_prototypes import (
     DEFAULT_WEIGHT,
@@ -290,11 +289,12 @@ def _label(
     request: Request, place: Place, encoder: Encoder | None, force: bool, progress: Progress
 ) -> LabelResult:
     """Find the images, check everything, and run."""
-    labelled = find_named_examples(request.examples, request.classes)
-    request.choose_method(request.join_classes(label for label, _ in labelled))
+    given, classes = request.examples, request.classes
+    labelled = find_examples(Path(given), classes) if given is not None else []
+    request.choose_method(sorted({*(label for label, _ in labelled), *(classes or ())}))
     check_folder(place.out, request, force=force)
     inside = [place.out, *(image.file for _, image in labelled)]
-    inside += [Path(request.examples)] if request.examples is not None else []
+    inside += [Path(given)] if given is not None else []
     images = find_images(Path(request.photos), without=inside)
     progress.start("opening the encoder")
     encoder = encoder or open_encoder(request.backbone)
@@ -355,8 +355,7 @@ class Job:
             known.fixed,
             self._encode_names(),
         )
-        text = self.names.provenance if self.names else None
-        decision = replace(decision, dropped=known.dropped, text=text)
+        decision = replace(decision, dropped=known.dropped)
         if self.request.promises:
             decision = add_promises(decision, known.fixed)
         return decision, encoded.images_per_second
@@ -384,6 +383,7 @@ class Job:
             warnings=warnings,
             cache=self.place.cache,
             csv_safe=self.place.csv_safe,
+            text=self.names.provenance if self.names else None,
             statement=statement,
         )
         sets, paths = decision.list_sets(), [image.path for image in decision.labels]

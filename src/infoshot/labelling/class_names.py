@@ -1,7 +1,6 @@
 """The names of the classes, where they are given without examples or beside them."""
 
-import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from infoshot.core.csv_file import read_text
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.label_names import NONE, GivenLabel, collect_labels, strip_name
 from infoshot.core.types import AnyPath
-from infoshot.images.folders import ImageFile, find_examples
 
 
 def read_class_names(given: AnyPath | Sequence[str]) -> tuple[str, ...]:
@@ -56,28 +54,15 @@ def read_class_names(given: AnyPath | Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def find_named_examples(
-    given: str | None, names: Sequence[str] | None
-) -> list[tuple[str, ImageFile]]:
-    """Find labelled images, sorted by class; of classes that are given by name there may be none.
-
-    Raises
-    ------
-    DataError
-        As :func:`find_examples`, or if an example has a class that is not among the names.
-    """
-    if given is None:
+def warn_names_alone(classes: Sequence[str], labels: Collection[str]) -> list[str]:
+    """Say how many classes have no example that is labelled so."""
+    n = len(set(classes) - set(labels))
+    if not n:
         return []
-    found = find_examples(Path(given), any_number=names is not None)
-    unknown = sorted({label for label, _ in found} - set(names)) if names is not None else []
-    if unknown:
-        near = difflib.get_close_matches(unknown[0], names or (), n=1)
-        hint = f" (is it '{near[0]}'?)" if near else ""
-        raise DataError(
-            f"{given}: '{unknown[0]}' has examples, but is not in classes{hint}; add it there, or "
-            "rename it here."
-        )
-    return found
+    return [
+        f"{n} of {len(classes)} classes have no examples: their labels rest on the names alone, "
+        "and nothing shows yet how well these fit. Label some photos."
+    ]
 
 
 def _read_lines(path: Path) -> list[str]:

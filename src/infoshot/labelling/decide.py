@@ -4,18 +4,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, pad
+from torch.nn.functional import normalize
 
-from infoshot.core.errors import DataError
+from infoshot.core.checks import order_shares
+from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.label_names import NONE
 from infoshot.core.types import BaseStatistics, Solution, Status, TaskBatch
 from infoshot.features.base_statistics import find_statistics
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
-from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out
+from infoshot.labelling.calibrate import HeldOut, calibrate, choose_usable, hold_out
 from infoshot.labelling.classifier import (
     Classifier,
     class_centres,
@@ -24,10 +26,9 @@ from infoshot.labelling.classifier import (
     prepare_features,
 )
 from infoshot.labelling.prediction_sets import PredictionSets, name_sets
-from infoshot.labelling.request import Request
 from infoshot.labelling.target import Target
 from infoshot.labelling.text_prototypes import TextPrototypes
-from infoshot.solvers import Method, solve_with_retry
+from infoshot.solvers import METHODS, Method, resolve_method, solve_with_retry
 
 CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
 _ENOUGH_TO_JUDGE = 3  # examples of a class, to report one of them as mislabelled
@@ -67,6 +68,55 @@ class ImageLabel:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The arguments of a run. Two runs with equal requests are the same run."""
+
+    examples: str | None
+    photos: str
+    backbone: str
+    method: str
+    settings: Mapping[str, Any]
+    threshold: float
+    reject_outliers: bool
+    prior: Mapping[str, float] | None
+    coverage: float | None = None
+    target: float | None = None
+    classes: Sequence[str] | None = None
+    text_weight: int | None = None
+
+    @property
+    def promises(self) -> bool:
+        """Whether prediction sets or a target are asked for."""
+        return self.coverage is not None or self.target is not None
+
+    def same_images(self, other: "Request") -> bool:
+        """Whether another request is about the same examples and images."""
+        return (self.examples, self.photos) == (other.examples, other.photos)
+
+    def choose_method(self, classes: Sequence[str]) -> Method:
+        """Return the method with its settings for these classes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the method cannot classify new images, or the prior does not fit.
+        """
+        method = resolve_method(self.method).with_settings(self.settings)
+        if not method.inductive:
+            able = [name for name, other in METHODS.items() if other.inductive]
+            raise InvalidArgumentError(
+                f"method must be able to classify new images, but '{self.method}' cannot; use one "
+                f"of: {', '.join(able)}."
+            )
+        if self.prior is None:
+            return method
+        if "class_prior" not in method.solver.settings():
+            raise InvalidArgumentError(f"prior must not be given for the method '{self.method}'.")
+        shares = order_shares(self.prior, classes)
+        return method.with_settings({"class_prior": [share / sum(shares) for share in shares]})
+
+
 @dataclass(frozen=True)
 class Example:
     """A labelled image.
@@ -92,8 +142,7 @@ class Decision:
     person. ``uncalibrated`` are the probabilities of the solver, NaN for images that it did not
     get. ``z_sup`` and ``y_sup`` are the examples as the method got them, then the texts of classes.
     ``dropped`` are the examples that belong to none of the classes by the answer of a person.
-    ``sets`` and ``target`` are added by :func:`infoshot.labelling.promises.add_promises`. ``text``
-    is the provenance of the texts, if there are any.
+    ``sets`` and ``target`` are added by :func:`infoshot.labelling.promises.add_promises`.
     """
 
     request: Request
@@ -113,7 +162,6 @@ class Decision:
     dropped: Sequence[Example] = ()
     sets: PredictionSets | None = None
     target: Target | None = None
-    text: Mapping[str, str] | None = None
 
     def open_probabilities(self) -> Tensor:
         """Return the probabilities, NaN also where a person has answered."""
@@ -171,7 +219,7 @@ def decide_labels(
     texts
         The texts of classes, which count as examples.
     """
-    classes = request.join_classes(example.label for example in examples)
+    classes = tuple(sorted({*(example.label for example in examples), *(request.classes or ())}))
     if len(classes) < 2:
         raise DataError("examples of at least two classes are needed; label more images.")
     method, fixed = request.choose_method(classes), fixed or {}
@@ -180,11 +228,14 @@ def decide_labels(
     is_none = torch.tensor([fixed.get(digest) == NONE for digest in encoded.digests])
     asked = _choose_queries(encoded.readable, is_given | is_none)
     queries = encoded.features[asked]
-    support, y_sup, usable = _join_support(examples, example_features, queries, classes, texts)
+    y_sup = torch.tensor([classes.index(e.label) for e in examples], dtype=torch.int64)
+    if texts is not None:
+        example_features, y_sup = texts.append(example_features, y_sup, queries, classes)
+    usable = choose_usable([example.given for example in examples], len(y_sup))
     base = (
         find_statistics(provenance.get("weights_sha256", "")) if method.uses_base_scatter else None
     )
-    z_sup, z_qry = (prepare_features(z, method, base) for z in (support, queries))
+    z_sup, z_qry = (prepare_features(z, method, base) for z in (example_features, queries))
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
     solution = solve_with_retry(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
@@ -197,7 +248,8 @@ def decide_labels(
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
     for number in (encoded.readable & is_given).nonzero().flatten().tolist():
-        probabilities[number] = _one_hot(classes, given[encoded.digests[number]])
+        label = given[encoded.digests[number]]
+        probabilities[number] = torch.tensor([float(name == label) for name in classes])
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
@@ -220,23 +272,6 @@ def decide_labels(
         classifier=classifier,
         note=solution.notes[0] if solution.notes else "",
     )
-
-
-def _join_support(
-    examples: Sequence[Example],
-    features: Tensor,
-    queries: Tensor,
-    classes: Sequence[str],
-    texts: TextPrototypes | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features and classes of examples and texts, and which of them can be held out."""
-    y_sup = torch.tensor([classes.index(e.label) for e in examples], dtype=torch.int64)
-    # Corrections were chosen because they are hard: they say nothing about the other images.
-    usable = torch.tensor([not example.given for example in examples], dtype=torch.bool)
-    if texts is None:
-        return features, y_sup, usable
-    features, y_sup = texts.append(features, y_sup, queries, classes)
-    return features, y_sup, pad(usable, (0, len(y_sup) - len(usable)))
 
 
 def _choose_queries(readable: Tensor, answered: Tensor) -> Tensor:
@@ -356,10 +391,6 @@ def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n
         distance = torch.minimum(distance, between[pick])
         distance[pick] = -1
     return chosen
-
-
-def _one_hot(classes: Sequence[str], label: str) -> Tensor:
-    return torch.tensor([float(name == label) for name in classes])
 
 
 def _fill_rows(mask: Tensor, values: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """What a run tells its user: warnings, and a page with results, doubtful images and advice."""
 
+import difflib
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,18 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+from torch.nn.functional import normalize
 
+from infoshot.core.checks import few_queries
 from infoshot.core.errors import DataError
 from infoshot.core.pixels import decode
 from infoshot.images.decoding import FileLocation
+from infoshot.labelling.class_names import warn_names_alone
+from infoshot.labelling.classifier import SHARE_INSIDE
 from infoshot.labelling.decide import CORRECTED, Decision, ImageLabel
 from infoshot.report.page import Bars, Gallery, Part, Section, Strong, Table, Text, Thumbnail, page
+from infoshot.solvers import resolve_method
 
 _SIDE = 112
 _PER_CLASS, _DOUBTFUL, _OUTLIERS, _NEXT = 8, 24, 24, 12
 _MOST_THUMBNAILS = 400
 _LINES, _BINS = 50, 10
+_ALIKE = 0.99  # cosine
 _KNOWN_POOLS = "On photos with known labels their mean missed the share of correct ones by"
+_IMBALANCED = 3.0
+_MANY_OUTLIERS = 2.0  # times the expected share
+_LISTED = 5
 _APPLIES = (
     "This applies to photos that belong to one of the classes. It is approximate: examples are "
     "held out from solves with fewer examples, and photos are labelled together."
@@ -55,22 +65,18 @@ def label_report(
         sections.append(Section("Unreadable files", [_unreadable(photos)]))
     sections.append(Section("Provenance", [_made(decision)]))
     source = decision.request.examples or "the names of the classes"
-    subtitle = f"{decision.request.photos}, labelled from {source}"
-    return page("Labels", sections, subtitle=subtitle)
+    return page("Labels", sections, subtitle=f"{decision.request.photos}, labelled from {source}")
 
 
 def _result(decision: Decision, warnings: Sequence[str]) -> list[Part]:
     statuses = Counter(photo.status for photo in decision.labels)
     counts = Counter(photo.label for photo in decision.labels if photo.label)
     words = ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
-    parts: list[Part] = [
-        Text(
-            [
-                f"{len(decision.labels):,} photos, {len(decision.classes)} classes, "
-                f"{len(decision.examples)} examples: {words}."
-            ]
-        )
-    ]
+    summary = (
+        f"{len(decision.labels):,} photos, {len(decision.classes)} classes, "
+        f"{len(decision.examples)} examples: {words}."
+    )
+    parts: list[Part] = [Text([summary])]
     if warnings:
         parts.append(Text([Strong(sentence) for sentence in warnings]))
     most = [(name, counts[name], f"{counts[name]:,}") for name in decision.classes]
@@ -79,9 +85,7 @@ def _result(decision: Decision, warnings: Sequence[str]) -> list[Part]:
 
 
 def _state(statement: Mapping[str, Any] | None) -> list[Part]:
-    if not statement:
-        return []
-    return [Text([Strong(statement["sentence"])])]
+    return [Text([Strong(statement["sentence"])])] if statement else []
 
 
 def _trust(decision: Decision) -> list[Part]:
@@ -250,3 +254,146 @@ def _thumbnail(file: Path) -> bytes | None:
     text = io.BytesIO()
     image.save(text, "JPEG", quality=80)
     return text.getvalue()
+
+
+def collect_warnings(decision: Decision) -> list[str]:
+    """List what a user should know before trusting the labels, the most important first."""
+    shown = {example.label for example in decision.examples}
+    return [
+        *_warn_few_images(decision),
+        *(warn_names_alone(decision.classes, shown) if decision.request.classes else []),
+        *_warn_mislabelled(decision),
+        *_warn_new_classes(decision),
+        *_warn_unreadable(decision),
+        *_warn_balance(decision),
+        *_warn_outliers(decision),
+        *_warn_identical(decision),
+        *_warn_calibration(decision),
+        *_warn_promises(decision),
+    ]
+
+
+def _warn_few_images(decision: Decision) -> list[str]:
+    n_images = sum(label.status != "unreadable" for label in decision.labels)
+    method = resolve_method(decision.request.method)
+    few = few_queries(n_images, len(decision.classes)) if method.expects_balance else None
+    if few:
+        return [few]
+    if n_images < 2 * len(decision.classes):
+        return [
+            f"{n_images} photos for {len(decision.classes)} classes are too few to learn from; "
+            "each was labelled independently."
+        ]
+    return []
+
+
+def _warn_mislabelled(decision: Decision) -> list[str]:
+    odd = [
+        f"'{example.image.path}' ('{example.label}') looks like '{guess}'"
+        for example, guess in decision.find_odd_examples()
+    ]
+    if not odd:
+        return []
+    noun = "example was" if len(odd) == 1 else "examples were"
+    cause = "hard or mislabelled"
+    if len(odd) > len(decision.held_out) / 3:
+        cause = "perhaps the encoder, the prior or the examples do not fit"
+    return [
+        f"{len(odd):,} {noun} classified as another class when held out ({cause}): "
+        f"{_list_some(odd)}."
+    ]
+
+
+def _warn_new_classes(decision: Decision) -> list[str]:
+    original = {example.label for example in decision.examples if not example.given}
+    original |= {*(decision.request.classes or ())}
+    new = [name for name in decision.classes if name not in original]
+    sentences = []
+    for name in new:
+        near = difflib.get_close_matches(name, sorted(original), n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else "."
+        sentences.append(f"'{name}' is a new class, which only corrections have{hint}")
+    return sentences
+
+
+def _warn_unreadable(decision: Decision) -> list[str]:
+    n = sum(label.status == "unreadable" for label in decision.labels)
+    return [f"{_count(n, 'file')} cannot be read; labels.csv gives the reasons."] if n else []
+
+
+def _warn_balance(decision: Decision) -> list[str]:
+    counts = Counter(label.label for label in decision.labels if label.label)
+    empty = [name for name in decision.classes if not counts[name]]
+    sentences = []
+    if empty:
+        sentences.append(f"No photo was labelled {_list_some([repr(name) for name in empty])}.")
+    total = sum(counts.values())
+    if total and len(decision.classes) > 1:
+        name, most = counts.most_common(1)[0]
+        if most > _IMBALANCED * total / len(decision.classes):
+            sentences.append(
+                f"'{name}' has {most / total:.0%} of the photos, more than {_IMBALANCED:g} times "
+                "an equal share; check some of them."
+            )
+    return sentences
+
+
+def _warn_outliers(decision: Decision) -> list[str]:
+    n = sum(label.status == "outlier" for label in decision.labels)
+    expected = 1 - SHARE_INSIDE
+    if n <= max(3, _MANY_OUTLIERS * expected * len(decision.labels)):
+        return []
+    return [
+        f"{_count(n, 'photo')} ({n / len(decision.labels):.0%}) look unlike the examples of every "
+        f"class, where about {expected:.0%} are expected. Is a class missing? Photos that belong "
+        "to no class are labelled too, and many of them look like one: confidences and the "
+        "estimated accuracy apply to photos that belong to a class."
+    ]
+
+
+def _warn_identical(decision: Decision) -> list[str]:
+    own = [number for number, example in enumerate(decision.examples) if not example.given]
+    digests = {decision.examples[number].digest for number in own}
+    same = sum(digest in digests for digest in decision.digests if digest)
+    readable = ~decision.features.isnan().any(-1)
+    z = normalize(decision.features[readable], dim=-1)
+    z_sup = normalize(decision.z_sup[own], dim=-1)
+    alike = int(((z @ z_sup.mT).amax(-1) > _ALIKE).sum()) if len(own) and len(z) else 0
+    sentences = []
+    if same:
+        sentences.append(f"{_count_are(same)} the same file as an example.")
+    if alike > same:
+        sentences.append(f"{_count_are(alike - same)} nearly identical to an example.")
+    return sentences
+
+
+def _warn_calibration(decision: Decision) -> list[str]:
+    if decision.held_out.enough:
+        return []
+    n = len(decision.held_out)
+    return [
+        f"{_count(n, 'example')} can be held out, which is too few to calibrate confidences; they "
+        "come from the method."
+    ]
+
+
+def _warn_promises(decision: Decision) -> list[str]:
+    sentences = []
+    if (target := decision.target) and target.n_candidates and not target.n_images:
+        sentences.append(f"{target.text()} All photos are unsure; more examples may change that.")
+    if (sets := decision.sets) and not sets.enough:
+        sentences.append(sets.text())
+    return sentences
+
+
+def _list_some(items: Sequence[str]) -> str:
+    shown = "; ".join(items[:_LISTED])
+    return shown if len(items) <= _LISTED else f"{shown}; and {len(items) - _LISTED} more"
+
+
+def _count_are(n: int) -> str:
+    return f"{_count(n, 'photo')} {'is' if n == 1 else 'are'}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -28,10 +28,9 @@ from infoshot.core.parquet_file import ColumnKind, format_table, parse_table
 from infoshot.core.spreadsheet import guard_rows
 from infoshot.images.folders import ImageFile
 from infoshot.labelling.corrections import Corrections, format_corrections, read_corrections
-from infoshot.labelling.decide import Decision, Example, ImageLabel
+from infoshot.labelling.decide import Decision, Example, ImageLabel, Request
 from infoshot.labelling.exports import EXPORTS
 from infoshot.labelling.prediction_sets import PredictionSets, join_names
-from infoshot.labelling.request import Request
 from infoshot.labelling.run_files import (
     CLASSIFIER,
     CORRECTIONS,
@@ -114,11 +113,13 @@ def write_run(
     warnings: Sequence[str],
     cache: Path,
     csv_safe: bool,
+    text: Mapping[str, str] | None = None,
     statement: Mapping[str, Any] | None = None,
 ) -> None:
     """Write everything except the exports; a process that reads sees all of it or nothing.
 
-    ``statement`` is what a finished review says about the accuracy.
+    ``text`` is the provenance of the texts of classes, if there are any, and ``statement`` is what
+    a finished review says about the accuracy.
 
     Raises
     ------
@@ -134,10 +135,11 @@ def write_run(
         REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
     }
     if corrections.answers:
-        text = format_corrections(corrections.answers, csv_safe=csv_safe)
-        files[CORRECTIONS] = text.encode()
+        sheet = format_corrections(corrections.answers, csv_safe=csv_safe)
+        files[CORRECTIONS] = sheet.encode()
     facts = {
         **_facts(decision, warnings, cache),
+        **({"text": dict(text)} if text else {}),
         "csv_safe": csv_safe,
         "review": {
             "n_entries": corrections.n_entries,
@@ -145,8 +147,8 @@ def write_run(
         },
         "files": {name: digest(content) for name, content in files.items()},
     }
-    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
-    RUN_FILES.write(folder, {**files, FACTS: text.encode()})
+    record = json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    RUN_FILES.write(folder, {**files, FACTS: record.encode()})
 
 
 def format_labels(
@@ -317,7 +319,6 @@ def _facts(decision: Decision, warnings: Sequence[str], cache: Path) -> dict[str
             "decided": decision.note,
         },
         "encoder": dict(classifier.encoder),
-        **({"text": dict(decision.text)} if decision.text else {}),
         "estimate": estimate
         and {
             "held_out": estimate.n_examples,
