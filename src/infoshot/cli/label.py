@@ -96,12 +96,11 @@ def label(
             examples, add, export=export or (), device=device, csv_safe=csv_safe, progress=True
         )
     else:
-        names_alone = photos is None and classes is not None
-        photos = examples if names_alone else photos
+        own, photos = (None, examples) if classes and not photos else (examples, photos)
         if photos is None or out is None:
             raise InvalidArgumentError("examples, photos and --out are needed; see --help.")
         result = labelling.label(
-            None if names_alone else examples,
+            own,
             photos,
             out,
             classes=classes,

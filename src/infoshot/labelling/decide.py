@@ -253,9 +253,8 @@ def decide_labels(
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
-    # A class of which there is no example cannot be a label of this run.
-    kept = {digest: label if label in classes else NONE for digest, label in fixed.items()}
-    answers = {**given, **kept}
+    # A class that the solver does not know cannot be a label of this run.
+    answers = given | {key: name if name in classes else NONE for key, name in fixed.items()}
     return Decision(
         request=request,
         classes=classes,

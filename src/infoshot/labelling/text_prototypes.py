@@ -36,7 +36,7 @@ TEMPLATES = (
     "a dark photo of a {}.",
     "a photo of many {}.",
 )
-DEFAULT_WEIGHT = 4  # examples; CLIP paper, section 3.1: see docs/math.md
+DEFAULT_WEIGHT = 4  # examples; docs/math.md says why
 
 
 @dataclass(frozen=True, eq=False)
