@@ -1,9 +1,9 @@
 """Mean and scatter of the base classes: those of a table, or those that come with the package.
 
 The package has the statistics of three networks: EfficientNet-Lite0, the default encoder, Lite2,
-and the ResNet-18 of the embedded features. They were measured on the 64 train classes of mini-ImageNet by
-``scripts/base_statistics.py``, and are found by the digest of the weights. So features of these
-networks can be whitened wherever they come from.
+and the ResNet-18 of the embedded features. They were measured on the 64 train classes of
+mini-ImageNet by ``scripts/base_statistics.py``, and are found by the digest of the weights. So
+features of these networks can be whitened wherever they come from.
 """
 
 from functools import cache

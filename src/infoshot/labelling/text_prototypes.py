@@ -152,8 +152,8 @@ class TextPrototypes:
 
 def _encode_names(tower: TextTower, names: Sequence[str]) -> Tensor:
     """Average the unit features of all sentences of each name; return unit length."""
-    words = [name.replace("_", " ") for name in names]
-    sentences = [template.format(word) for word in words for template in TEMPLATES]
+    spoken = [name.replace("_", " ") for name in names]
+    sentences = [template.format(name) for name in spoken for template in TEMPLATES]
     rows = normalize(tower.encode(sentences), dim=1).view(len(names), len(TEMPLATES), -1)
     prototypes = normalize(rows.mean(1), dim=1)
     if not prototypes.isfinite().all():
