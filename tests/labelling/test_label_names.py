@@ -12,6 +12,7 @@ from infoshot import DataError, InvalidArgumentError, labelling
 from infoshot.core.label_names import NONE
 from infoshot.labelling import add_labels
 from infoshot.labelling.text_prototypes import TEMPLATES
+from infoshot.labelling.updates import solve_again
 from tests.encoders import one_sentence
 from tests.labelling.commands import rows, run
 from tests.two_towers import (
@@ -173,6 +174,15 @@ def test_the_classifier_labels_new_photos(label, tmp_path, monkeypatch):
     monkeypatch.setattr("infoshot.labelling.text_prototypes.open_text_tower", None)
     found = labelling.predict(result.folder, new)
     assert all(Path(label.path).name.startswith(label.label) for label in found)
+
+
+def test_suggestions_audits_and_other_solves_need_no_examples(label):
+    run = label(method="prototype", threshold=0.2).folder
+    found = labelling.suggest(run, n=5)
+    assert len({image.path for image in found.images}) == 5
+    assert len(labelling.draw_audit(run, n=10).images) == 10
+    decision, _ = solve_again(run)
+    assert decision.classes == tuple(sorted(COLOURS))
 
 
 def test_the_review_of_such_a_run_keeps_its_names(label):

@@ -381,7 +381,8 @@ def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n
     candidates = doubt.topk(min(_CANDIDATES, len(doubt))).indices
     candidates = candidates[doubt[candidates] > 0]
     z = normalize(features[candidates], dim=-1)
-    distance = torch.cdist(z, normalize(known, dim=-1)).amin(-1)
+    from_known = torch.cdist(z, normalize(known, dim=-1))
+    distance = from_known.amin(-1) if len(known) else torch.ones(len(z))
     between = (2 - 2 * z @ z.mT).clamp_min_(0).sqrt_()  # of vectors of unit length
     chosen: list[int] = []
     for _ in range(min(n, len(candidates))):
