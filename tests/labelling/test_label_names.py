@@ -186,15 +186,20 @@ def test_suggestions_audits_and_other_solves_need_no_examples(label):
 
 
 def test_the_review_of_such_a_run_keeps_its_names(label):
-    from infoshot.reviewing.history import History
-    from infoshot.reviewing.marks import Marks
-    from infoshot.reviewing.pool import read_pool
+    from infoshot.reviewing.session import Session
 
-    folder = label().folder
-    pool = read_pool(folder)
-    assert pool.has_fixed_classes
-    history = History(folder, {}, 0)
-    assert set(Marks(pool, history).classes_with_examples) == set(COLOURS)
+    session = Session(label().folder, compute=False)
+    try:
+        assert not session.state()["can_change_classes"]
+        with pytest.raises(InvalidArgumentError) as caught:
+            session.change_class("rename", "red", "rot")
+        assert one_sentence(caught) == (
+            "the classes of a run with a prior, or with classes given by their names, cannot be "
+            "changed; label the images again."
+        )
+        session.answer("audit", [0], label="dark_gray")  # no photo is labelled so yet
+    finally:
+        session.close()
 
 
 def test_encoders_without_a_text_tower_are_refused(label, tmp_path):
