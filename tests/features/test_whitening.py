@@ -137,6 +137,7 @@ def test_a_wrong_scatter_is_refused(tmp_path, base, scatter, message):
 def test_the_package_knows_its_networks(embedded):
     for digest, dim in (
         (open_encoder("efficientnet-lite0").digest, 1280),
+        (open_encoder("efficientnet-lite2").digest, 1280),
         (embedded.provenance["weights_sha256"], 512),
     ):
         known = find_statistics(digest)

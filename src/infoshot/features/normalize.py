@@ -17,10 +17,10 @@ plain features of length one. The length 0.8 makes up for it: temperatures of so
 constants were chosen on half of the validation classes of mini-ImageNet and CUB, see
 ``docs/tim-auto.md``.
 
-The package has :math:`\mu` and S of two networks: EfficientNet-Lite0, the default encoder, and the
-ResNet-18 of the embedded features. They were measured on the 64 train classes of mini-ImageNet by
-``scripts/base_statistics.py``, and are found by the digest of the weights. So features of these
-networks can be whitened wherever they come from.
+The package has :math:`\mu` and S of three networks: EfficientNet-Lite0, the default encoder, Lite2,
+and the ResNet-18 of the embedded features. They were measured on the 64 train classes of
+mini-ImageNet by ``scripts/base_statistics.py``, and are found by the digest of the weights. So
+features of these networks can be whitened wherever they come from.
 """
 
 import warnings
