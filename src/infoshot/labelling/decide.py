@@ -245,9 +245,8 @@ def decide_labels(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance, base
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
-    for number in (encoded.readable & is_given).nonzero().flatten().tolist():
-        label = given[encoded.digests[number]]
-        probabilities[number] = torch.tensor([float(name == label) for name in classes])
+    for i in (encoded.readable & is_given).nonzero().flatten().tolist():
+        probabilities[i] = torch.tensor([float(k == given[encoded.digests[i]]) for k in classes])
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
