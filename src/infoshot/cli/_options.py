@@ -45,6 +45,14 @@ Settings = Annotated[
     typer.Option("--set", help="Change a setting: temperature=10. May be repeated."),
 ]
 
+Column = Annotated[
+    str | None,
+    typer.Option(help="Parquet: column of the embeddings; default: the only one of float lists."),
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="Parquet: column of the labels; default: label, or labels.")
+]
+
 CsvSafe = Annotated[
     bool,
     typer.Option("--csv-safe", help="Apostrophe before CSV fields that look like formulas."),

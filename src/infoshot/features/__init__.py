@@ -1,12 +1,19 @@
 """Features: extraction from images, feature files, and preparation for a method."""
 
-from infoshot.features.files import default_features_path, digest, read_features, write_features
+from infoshot.features.files import (
+    default_features_path,
+    digest,
+    open_table,
+    read_features,
+    write_features,
+)
 from infoshot.features.normalize import choose_preparation, prepare, unit_length
 
 __all__ = [
     "choose_preparation",
     "default_features_path",
     "digest",
+    "open_table",
     "prepare",
     "read_features",
     "unit_length",
