@@ -5,7 +5,6 @@ images, cannot. Texts are read as dictionaries, so that a small file whose text 
 times stays small in memory.
 """
 
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONGEST = 2**16  # bytes of a text
+_GROUP_ROWS = 2**16
 
 
 def choose_kept(
@@ -128,18 +128,18 @@ def add_columns(
         first += batch.num_rows
 
 
-def format_batches(
-    batches: Iterable["pa.RecordBatch"], metadata: Mapping[str, str] | None = None
-) -> bytes:
-    """Format one or more batches of the same columns as Parquet."""
+def write_batches(
+    file: BinaryIO, batches: Iterable["pa.RecordBatch"], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write one or more batches of the same columns to a file as Parquet."""
     import pyarrow.parquet as pq
 
-    sink, coming = io.BytesIO(), iter(batches)
+    coming = iter(batches)
     first = next(coming)
-    with pq.ParquetWriter(sink, first.schema.with_metadata(dict(metadata or {}))) as writer:
+    schema = first.schema.with_metadata(dict(metadata or {}))
+    with pq.ParquetWriter(file, schema) as writer:
         for batch in chain([first], coming):
-            writer.write_batch(batch.replace_schema_metadata(writer.schema.metadata))
-    return sink.getvalue()
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata), _GROUP_ROWS)
 
 
 def _plain(values: "pa.Array") -> "pa.Array":

@@ -3,6 +3,7 @@
 from infoshot.features.files import (
     default_features_path,
     digest,
+    is_parquet,
     open_table,
     read_features,
     write_features,
@@ -13,6 +14,7 @@ __all__ = [
     "choose_preparation",
     "default_features_path",
     "digest",
+    "is_parquet",
     "open_table",
     "prepare",
     "read_features",

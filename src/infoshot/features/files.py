@@ -168,6 +168,22 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     write_output(path, _sort_metadata(save(tensors, metadata=metadata)))
 
 
+def is_parquet(path: AnyPlace) -> bool:
+    """Whether a place is a Parquet file, or a folder or pattern of such files.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or no Parquet file in the folder.
+    """
+    try:
+        return _find_parquet(locate(path)) is not None
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
 def digest(path: AnyPlace) -> str:
     """Return the sha256 of a file's content, in hexadecimal.
 

@@ -1,7 +1,8 @@
 """Label the unlabelled rows of a feature table, which is one task."""
 
+import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from infoshot.core.checks import few_queries
 from infoshot.core.csv_file import csv_text
 from infoshot.core.embedding_column import BATCH_ROWS
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.kept_columns import add_columns, format_batches
+from infoshot.core.kept_columns import add_columns, write_batches
 from infoshot.core.places import AnyPlace
 from infoshot.core.spreadsheet import guard_formula
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
@@ -102,10 +103,13 @@ class TableLabels:
             "margin": pa.array((best[:, 0] - best[:, 1]).numpy()),
             "outlier_score": pa.array(scores),
         }
-        if self.table.columns is None:
-            return format_batches([pa.RecordBatch.from_pydict(own)])
-        kept = self.table.columns.take(rows).to_batches(max_chunksize=BATCH_ROWS)
-        return format_batches(add_columns(kept, own))
+        batches: Iterable[Any] = [pa.RecordBatch.from_pydict(own)]
+        if self.table.columns is not None:
+            kept = self.table.columns.take(rows).to_batches(max_chunksize=BATCH_ROWS)
+            batches = add_columns(kept, own)
+        sink = io.BytesIO()
+        write_batches(sink, batches)
+        return sink.getvalue()
 
     def _class_names(self) -> list[str]:
         return [self.table.class_name(int(label)) for label in self.classes]
