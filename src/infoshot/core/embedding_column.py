@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAGIC = b"PAR1"
 SUFFIX = ".parquet"
 BATCH_ROWS = 4096  # rows of a batch at most; a text of each may have 2**16 bytes
-_BATCH_NUMBERS = 2**21
+_BATCH_NUMBERS = 2**18
 _BUFFER = 2**20  # bytes of a column that are read at once
 _LARGE, _HIGHEST_RATIO = 2**28, 200  # as for .npz files
 _LARGEST_DIM = 2**24

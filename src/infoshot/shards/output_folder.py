@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.embedding_column import SUFFIX
 from infoshot.core.errors import DataError
+from infoshot.core.parquet_file import read_facts
 from infoshot.core.regular_file import read_regular
 from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
-from infoshot.shards.parquet_labels import read_label_facts
 
 STATE_NAME, LABELS_NAME, SUMMARY_NAME = "state.safetensors", "labels", "run.json"
 COPIES_NAME = "decoded"
@@ -137,12 +138,10 @@ class OutputFolder:
             read_tensor_file(state, kind=_STATE_KIND, only=())
         for path in (summary, state):
             path.unlink(missing_ok=True)
-        for path in self.labels_path.glob("*.safetensors"):
-            if _is_labels(path):
-                path.unlink()
-        for path in self.labels_path.glob("*.parquet"):
-            if read_label_facts(path) is not None:
-                path.unlink()
+        for suffix in (".safetensors", SUFFIX):
+            for path in self.labels_path.glob(f"*{suffix}"):
+                if _is_labels(path):
+                    path.unlink()
 
     def write_labels(
         self, shard: str, rows: Mapping[str, Tensor], *, solve: str, class_names: Sequence[str]
@@ -168,7 +167,7 @@ class OutputFolder:
 
     def parquet_file(self, shard: str) -> Path:
         """Return the file for the labels of a Parquet shard."""
-        return self.labels_path / f"{shard}.parquet"
+        return self.labels_path / f"{shard}{SUFFIX}"
 
     def has_summary(self) -> bool:
         """Whether the solve is finished."""
@@ -195,7 +194,10 @@ def _is_summary(path: Path) -> bool:
 def _is_labels(path: Path) -> bool:
     """Whether a solve over shards wrote this file of labels."""
     try:
-        _, facts = read_tensor_file(path, kind=_LABELS_KIND, only=())
+        if path.suffix == SUFFIX:
+            facts, _ = read_facts(path, _LABELS_KIND)
+        else:
+            _, facts = read_tensor_file(path, kind=_LABELS_KIND, only=())
     except DataError:
         return False
     return "solve" in facts
