@@ -55,8 +55,8 @@ def test_damaged_archives_are_refused(tmp_path):
 
 def test_two_images_of_a_sample_and_archives_without_images_are_refused(tmp_path):
     path = write_tar(tmp_path / "a.tar", {"a/1.jpg": b"", "a/1.png": b""})
-    with pytest.raises(DataError, match=r"the sample 'a/1' has two images, 'a/1.jpg' and 'a/1.png'; "
-                       "only one is expected"):  # fmt: skip
+    both = r"the sample 'a/1' has two images, 'a/1.jpg' and 'a/1.png'; only one is expected"
+    with pytest.raises(DataError, match=both):
         find_samples(path)
     write_tar(path, {"1.json": b"{}"})
     with pytest.raises(DataError, match=r"a\.tar: the archive contains no images of samples \(KEY"):

@@ -1,6 +1,5 @@
 """``infoshot extract-shards``: features of any images, in files for ``solve-shards``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +14,14 @@ from infoshot.labelling.api import DEFAULT_BACKBONE
 
 def extract_shards(
     images: Annotated[
-        Path,
+        str,
         typer.Argument(
+            metavar="IMAGES",
             help="Folder tree of images, CSV file, text file of paths, or webdataset: a tar "
-            "archive, a folder or a pattern of them."
+            "archive, a folder or a pattern of them.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the shards.")],
+    out: Annotated[str, typer.Option(metavar="PATH", help="Folder for the shards.")],
     backbone: given.Backbone = DEFAULT_BACKBONE,
     shard_size: Annotated[int, typer.Option(help="Images per shard.")] = 10_000,
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",

@@ -10,8 +10,8 @@ from infoshot import labelling
 from infoshot.cli import _options as given
 from infoshot.cli._console import print_table, stdout
 from infoshot.core.embedding_column import SUFFIX
-from infoshot.core.outputs import write_output
-from infoshot.core.places import local_files
+from infoshot.core.outputs import check_remote_output, write_output
+from infoshot.core.places import local_files, locate
 from infoshot.labelling.output_checks import check_results
 
 
@@ -25,7 +25,10 @@ def solve_file(
         ),
     ],
     out: Annotated[
-        Path, typer.Option(help="File for labels and confidences: CSV, or Parquet by its suffix.")
+        str,
+        typer.Option(
+            metavar="PATH", help="File for labels and confidences: CSV, or Parquet by its suffix."
+        ),
     ],
     method: Annotated[
         str, typer.Option(help="See 'infoshot methods', or package.module:Name.")
@@ -45,7 +48,9 @@ def solve_file(
 
     Example: infoshot solve --features mine.npz --out labels.csv
     """
-    check_results(local_files(features), [out, json])
+    target = locate(out)
+    check_results(local_files(features), [target if isinstance(target, Path) else None, json])
+    check_remote_output(features, target)
     result = labelling.label_table(
         features,
         method=method,
@@ -55,8 +60,8 @@ def solve_file(
         column=column,
         label_column=label_column,
     )
-    as_parquet = out.suffix == SUFFIX
-    write_output(out, result.to_parquet() if as_parquet else result.to_csv(csv_safe=csv_safe))
+    as_parquet = target.suffix == SUFFIX
+    write_output(target, result.to_parquet() if as_parquet else result.to_csv(csv_safe=csv_safe))
     summary = result.summary()
     if json:
         write_output(json, json_format.dumps(summary, indent=1) + "\n")

@@ -1,6 +1,5 @@
 """``infoshot solve-shards``: label the rows of many files of features as one task."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +25,9 @@ def solve_shards_command(
             "Parquet, also remote, such as s3://bucket/folder.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for labels, state and run.json.")],
+    out: Annotated[
+        str, typer.Option(metavar="PATH", help="Folder for labels, state and run.json.")
+    ],
     method: Annotated[str, typer.Option(help="tim-adm or tim-auto.")] = "tim-adm",
     settings: given.Settings = None,
     prior: Annotated[

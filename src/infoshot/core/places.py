@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeAlias
 
-from infoshot.core.errors import DataError, InfoshotError, MissingDependencyError
+from infoshot.core.errors import (
+    DataError,
+    InfoshotError,
+    InvalidArgumentError,
+    MissingDependencyError,
+)
 from infoshot.core.regular_file import open_regular
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:[a-z])")  # longer than a drive letter
@@ -150,6 +155,32 @@ def find_files(given: Place, suffixes: Collection[str] = ()) -> list[Place] | No
     )
 
 
+def write_remote(place: RemotePath, content: bytes) -> None:
+    """Write a remote file; an existing one is replaced.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written.
+    """
+    system, path = _system(place)
+    _ask(place, lambda: system.pipe_file(path, content), "written")
+
+
+def local_path(name: str, given: AnyPlace) -> Path:
+    """Return a path of this machine; ``name`` is that of the argument.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the path is remote.
+    """
+    place = locate(given)
+    if isinstance(place, Path):
+        return place
+    raise InvalidArgumentError(f"{name} must be a path of this machine; got {place}.")
+
+
 def local_files(given: AnyPlace) -> list[Path]:
     """Return a path of this machine, or the files of its pattern; nothing of a remote one."""
     place = locate(given)
@@ -171,7 +202,7 @@ def _system(place: RemotePath) -> tuple[Any, str]:
     return found
 
 
-def _ask(place: RemotePath, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - fsspec's answers
+def _ask(place: RemotePath, question: Callable[[], Any], done: str = "read") -> Any:  # noqa: ANN401 - fsspec's answers
     """Turn whatever fsspec and its file systems raise into one sentence."""
     try:
         return question()
@@ -186,4 +217,4 @@ def _ask(place: RemotePath, question: Callable[[], Any]) -> Any:  # noqa: ANN401
         ) from error
     except Exception as error:
         reason = " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
-        raise DataError(f"{place}: cannot be read ({reason}).") from error
+        raise DataError(f"{place}: cannot be {done} ({reason}).") from error

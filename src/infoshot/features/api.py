@@ -11,6 +11,7 @@ from infoshot.core.cache_folder import default_cache_folder
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.outputs import check_outputs
+from infoshot.core.places import local_path
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath, FeatureTable
 from infoshot.distributed import join_processes
@@ -203,12 +204,12 @@ def extract_shards(
     formats = {suffix[1:]: suffix for suffix in SUFFIXES}
     if format not in formats:
         raise InvalidArgumentError(unknown_name("format", format, formats))
-    out = Path(out)
+    images, out = local_path("images", images), local_path("out", out)
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
-        files = _find_files(Path(images), out)
+        files = _find_files(images, out)
         encoder, how = open_encoder(backbone), Extraction(device=ranks.device)
         return write_shards(
             files,

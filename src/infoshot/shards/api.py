@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.places import AnyPlace, locate
+from infoshot.core.places import AnyPlace, local_path, locate
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.distributed import join_processes
 from infoshot.shards.output_folder import COPIES_NAME
@@ -109,7 +109,7 @@ def solve_shards(
     ({'cat': 4, 'dog': 4}, 150)
     >>> temporary.cleanup()
     """
-    support, queries, out = locate(support), locate(queries), Path(out)
+    support, queries, out = locate(support), locate(queries), local_path("out", out)
     if isinstance(queries, Path) and out.resolve() == queries.resolve():
         raise DataError(f"{out}: out and queries must be different folders.")
     chosen = _method(method, settings or {}, tolerance)
