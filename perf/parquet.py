@@ -1,11 +1,11 @@
 """``solve-shards`` on Parquet against the same rows as .npy shards: time in all, and memory.
 
 python -m perf.parquet [--rows 200000] [--dim 256] [--classes 100] [--steps 20]
-    [--dtype float32] [--device cpu] [--json results/parquet.json]
+    [--dtype float32] [--device cpu] [--rounds 3] [--json results/parquet.json]
 
 Gaussian classes in eight shards, which pyarrow writes with its defaults, as lists of fixed size
-with a column of ids. Each solve runs in a separate process, the two formats in turn, three times;
-figures are medians. ``cpu_seconds`` are those of the process, which other work on the machine
+with a column of ids. Each solve runs in a separate process, the two formats in turn, ``--rounds``
+times; figures are medians. ``cpu_seconds`` are those of the process, which other work on the machine
 changes less than the time. Memory is the peak of anonymous memory, see ``perf.shards``. With
 Parquet the labels are written with the ids, and the times include decoding.
 """
@@ -23,7 +23,6 @@ import numpy as np
 from infoshot.core.environment import environment
 from perf.shards import SHARDS, Peak
 
-ROUNDS = 3
 AT_ONCE = 50_000
 
 
@@ -86,7 +85,7 @@ def run(folder, name, number, options, queue):
 def measure(folder, options):
     """Solve in both formats in turn, each time in a new process."""
     context, found = multiprocessing.get_context("spawn"), {"npy": [], "parquet": []}
-    for number in range(ROUNDS):
+    for number in range(options.rounds):
         for name, rows in found.items():
             queue = context.Queue()
             process = context.Process(target=run, args=(folder, name, number, options, queue))
@@ -111,6 +110,7 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", help="where to write the shards")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -122,7 +122,8 @@ def main():
         for key in ("seconds_in_all", "cpu_seconds")
     }
     about = {
-        key: getattr(options, key) for key in ("rows", "dim", "classes", "steps", "dtype", "device")
+        key: getattr(options, key)
+        for key in ("rows", "dim", "classes", "steps", "dtype", "rounds", "device")
     }
     text = {**about, **found, "ratios": ratios, "environment": environment(options.device)}
     print(json.dumps({**found, "ratios": ratios}))

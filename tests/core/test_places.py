@@ -33,7 +33,7 @@ def names(places):
     return [place.name for place in places]
 
 
-def test_protocols_are_told_from_paths():
+def test_protocols_differ_from_paths():
     for text in ("s3://b/k.parquet", "hf://datasets/x", "simplecache::s3://b", "memory://x"):
         assert isinstance(locate(text), RemotePath)
         assert str(locate(text)) == text
