@@ -1,12 +1,12 @@
 """``solve-shards`` on Parquet against the same rows as .npy shards: time in all, and memory.
 
 python -m perf.parquet [--rows 200000] [--dim 256] [--classes 100] [--steps 20]
-    [--dtype float32] [--device cpu] [--rounds 3] [--json results/parquet.json]
+    [--dtype float32] [--device cpu] [--rounds 3] [--json FILE]
 
 Gaussian classes in eight shards, which pyarrow writes with its defaults, as lists of fixed size
 with a column of ids. Each solve runs in a separate process, the two formats in turn, ``--rounds``
-times; figures are medians. ``cpu_seconds`` are those of the process, which other work on the machine
-changes less than the time. Memory is the peak of anonymous memory, see ``perf.shards``. With
+times; figures are medians. ``cpu_seconds`` are those of the process: other work on the machine
+changes them less than the time. Memory is the peak of anonymous memory, see ``perf.shards``. With
 Parquet the labels are written with the ids, and the times include decoding.
 """
 

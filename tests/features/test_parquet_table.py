@@ -238,8 +238,19 @@ def test_a_small_file_of_many_repeated_rows_is_refused_before_it_is_read(tmp_pat
     pq.write_table(pa.table({"label": np.zeros(n), "v": rows}), sink, compression="zstd")
     (tmp_path / "bomb.parquet").write_bytes(sink.getvalue())
     monkeypatch.setattr(embedding_column, "read_batches", None)
-    with pytest.raises(DataError, match=r"declares 0\.[48] GB of embeddings in a file of .* bytes"):
+    with pytest.raises(
+        DataError, match=r"declares 0\.[48] GB of values in a file of .* bytes, more"
+    ):
         read_features(tmp_path / "bomb.parquet")
+
+
+def test_so_is_one_of_many_repeated_values_in_other_columns(tmp_path, monkeypatch):
+    columns = {f"c{number}": np.zeros(2000, np.int8) for number in range(50)}
+    path = write(tmp_path / "mine.parquet", np.ones((2000, 1)), label=["a"] * 2000, **columns)
+    monkeypatch.setattr(embedding_column, "_LARGE", 1000)
+    monkeypatch.setattr(embedding_column, "_HIGHEST_RATIO", 20)
+    with pytest.raises(DataError, match=r"declares 0\.0 GB of values in a file of .* bytes, more"):
+        read_features(path)
 
 
 def test_embeddings_larger_than_the_memory_are_refused(tmp_path, monkeypatch):

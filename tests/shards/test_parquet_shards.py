@@ -16,6 +16,7 @@ from infoshot.shards.shard_finder import find_shards
 from tests.labelling.commands import run
 from tests.parquet_files import WRITERS, rows_of_fixed_lists, rows_of_lists
 from tests.shards.made_shards import SIZES, make_shards
+from tests.shards.test_shard_ranks import start_ranks, wait_for
 
 STEPS = {"n_steps": 5}
 
@@ -99,6 +100,30 @@ def test_shards_of_all_formats_are_one_task(made, tmp_path):
     assert np.array_equal(found["margin"], expected["margin"][sum(SIZES[:number]) :][:1299])
     (other,) = (tmp_path / "out" / "labels").glob("part0.*")
     assert other.suffix == ".safetensors"
+
+
+def test_parquet_without_embeddings_beside_other_shards_is_ignored(made, tmp_path):
+    expected = find_shards(made.queries)
+    pq.write_table(pa.table({"id": [1]}), made.queries / "ids.parquet")
+    assert find_shards(made.queries) == expected
+    one(made.queries, v=vectors(GOOD))
+    with pytest.raises(InvalidArgumentError, match=r"columns must be given for the Parquet shard"):
+        find_shards(made.queries)
+    (made.queries / "damaged.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"damaged\.parquet: truncated, damaged or not a Parquet"):
+        find_shards(made.queries)
+
+
+def test_two_processes_decode_and_label_like_one(made, tmp_path):
+    queries, _ = to_parquet(made, tmp_path / "parquet")
+    solve_shards(made.support, queries, tmp_path / "one", settings={"n_steps": 10})
+    made.queries = queries
+    codes, output = wait_for(start_ranks(2, made, tmp_path / "two", "--set", "n_steps=10"))
+    assert codes == [0, 0], output
+    one, two = read_all(tmp_path / "one"), read_all(tmp_path / "two")
+    assert one.select(["id", "label"]).equals(two.select(["id", "label"]))
+    np.testing.assert_allclose(one["margin"], two["margin"], atol=1e-6)
+    assert not (tmp_path / "two" / "decoded").exists()
 
 
 def test_the_support_may_be_parquet_and_columns_have_names(made, tmp_path):

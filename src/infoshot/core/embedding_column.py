@@ -139,6 +139,17 @@ def open_embeddings(name: str, source: BinaryIO, column: str | None = None) -> E
     return EmbeddingFile(name, source, file, column, n_rows, dim, dtype)
 
 
+def has_embeddings(name: str, source: BinaryIO) -> bool:
+    """Whether a Parquet file has a column of lists of floating-point numbers.
+
+    Raises
+    ------
+    DataError
+        If it is not a Parquet file.
+    """
+    return any(is_embedding(field.type) for field in open_parquet(name, source).schema_arrow)
+
+
 def open_parquet(
     name: str, source: BinaryIO, texts: Sequence[str] | None = None
 ) -> "pq.ParquetFile":
@@ -176,6 +187,17 @@ def read_batches(
         if batch is None:
             return
         yield batch
+
+
+def check_declared(name: str, source: BinaryIO, n_bytes: int) -> None:
+    """Raise ``DataError`` if what a file declares would be much larger in memory than the file."""
+    source.seek(0, 2)
+    size = source.tell()
+    if n_bytes > _LARGE and n_bytes > _HIGHEST_RATIO * size:
+        raise DataError(
+            f"{name}: declares {n_bytes / 1e9:,.1f} GB of values in a file of {size:,} bytes, more "
+            f"than {_HIGHEST_RATIO} times its size."
+        )
 
 
 @contextmanager
@@ -242,8 +264,6 @@ def _check_sizes(
     name: str, source: BinaryIO, file: "pq.ParquetFile", column: str, item_size: int
 ) -> None:
     """Compare the numbers of values that a file declares with its size, before any is read."""
-    source.seek(0, 2)
-    n_bytes = source.tell()
     facts, schema = file.metadata, file.schema_arrow
     leaf = 0
     for field in schema:
@@ -255,15 +275,10 @@ def _check_sizes(
     n_values = 0
     for number in range(facts.num_row_groups):
         group = facts.row_group(number)
-        if group.num_rows < 0 or group.column(leaf).num_values < 0:
+        if min(facts.num_rows, group.num_rows, group.column(leaf).num_values) < 0:
             raise damaged(name, "a number of rows is negative")
         n_values += max(group.num_rows, group.column(leaf).num_values)
-    total = max(n_values, facts.num_rows) * item_size
-    if facts.num_rows < 0 or (total > _LARGE and total > _HIGHEST_RATIO * n_bytes):
-        raise DataError(
-            f"{name}: declares {total / 1e9:,.1f} GB of embeddings in a file of {n_bytes:,} bytes, "
-            f"more than {_HIGHEST_RATIO} times its size."
-        )
+    check_declared(name, source, max(n_values, facts.num_rows) * item_size)
 
 
 def _n_leaves(kind: "pa.DataType") -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from infoshot.core.embedding_column import (
     BATCH_ROWS,
+    check_declared,
     list_columns,
     open_parquet,
     read_batches,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 2**16  # bytes of a text
 _GROUP_ROWS = 2**16
+_VALUE_SIZE = 8  # bytes of a number, and at most of the place of a text in its dictionary
 
 
 def choose_kept(
@@ -78,6 +80,7 @@ def read_kept(
 
     texts = [column for column in columns if _is_text(schema.field(column).type)]
     file = open_parquet(name, source, texts)
+    check_declared(name, source, file.metadata.num_rows * len(columns) * _VALUE_SIZE)
     for batch in read_batches(name, file, columns, BATCH_ROWS):
         for column, values in zip(columns, batch.columns, strict=True):
             _check_texts(f"{name}: the column '{visible(column)}'", values)

@@ -158,7 +158,10 @@ def open_table(
 
 
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
-    """Write a table as safetensors, atomically; equal tables give equal bytes."""
+    """Write a table as safetensors, atomically; equal tables give equal bytes.
+
+    Its other ``columns`` are not stored.
+    """
     _check_names(Path(path), list(table.class_names), -1)
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     for name in _BASE:

@@ -4,17 +4,19 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from infoshot.core.embedding_column import SUFFIX
+from infoshot.core.embedding_column import SUFFIX, has_embeddings
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.places import Place, find_files
+from infoshot.core.places import Place, find_files, open_place
 from infoshot.shards.parquet_shard import ParquetColumns, ParquetShard, open_parquet_shard
-from infoshot.shards.shard_reader import ACCEPTED, Shard, open_shard
+from infoshot.shards.shard_reader import ACCEPTED, Shard, cannot_be_read, open_shard
 
 _SUFFIXES = (".safetensors", ".npy", SUFFIX)
 
 
 def find_shards(queries: Place, columns: ParquetColumns | None = None) -> list[Shard]:
     """Open all shards of a folder, or of a pattern, sorted by path.
+
+    Beside shards of other formats, Parquet files without a column of embeddings are ignored.
 
     Parameters
     ----------
@@ -39,6 +41,8 @@ def find_shards(queries: Place, columns: ParquetColumns | None = None) -> list[S
         is_folder = isinstance(queries, Path) and queries.is_dir()
         what = "the folder has no shards" if is_folder else "no shards are there"
         raise DataError(f"{queries}: {what}; {ACCEPTED}.")
+    if any(path.suffix != SUFFIX for path in paths):  # Parquet beside other shards may be anything
+        paths = [path for path in paths if path.suffix != SUFFIX or _has_embeddings(path)]
     shards = [_open(path, columns) for path in paths]
     if columns is not None and not any(isinstance(shard, ParquetShard) for shard in shards):
         columns.check_unused(queries)
@@ -49,10 +53,20 @@ def find_shards(queries: Place, columns: ParquetColumns | None = None) -> list[S
     return shards
 
 
+def _has_embeddings(path: Place) -> bool:
+    try:
+        with open_place(path) as source:
+            return has_embeddings(str(path), source)
+    except OSError as error:
+        raise cannot_be_read(path, error) from error
+
+
 def _open(path: Place, columns: ParquetColumns | None) -> Shard:
-    if path.suffix == SUFFIX and columns is not None:
+    if path.suffix == SUFFIX:
+        if columns is None:
+            raise InvalidArgumentError(f"columns must be given for the Parquet shard {path}.")
         return open_parquet_shard(path, columns)
-    if not isinstance(path, Path) or path.suffix == SUFFIX:
+    if not isinstance(path, Path):
         raise InvalidArgumentError(f"queries must be Parquet files if they are remote; got {path}.")
     return open_shard(path)
 

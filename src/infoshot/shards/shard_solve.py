@@ -158,6 +158,8 @@ class _ShardSolve:
         if not any(isinstance(shard, ParquetShard) for shard in task.shards):
             return
         own = [shard for shard in task.own_shards() if isinstance(shard, ParquetShard)]
+        if not task.ranks.is_main:
+            record_writer(self.folder.path)  # the main process has locked the folder by now
         check_space(own)
         self._start_phase("decoding Parquet", sum(shard.n_rows for shard in own))
         n_threads = task.in_chunks([]).n_threads
