@@ -9,7 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from infoshot import DataError, FeatureTable, InvalidArgumentError, bench, read_features
+from infoshot import (
+    DataError,
+    FeatureTable,
+    InvalidArgumentError,
+    bench,
+    label_table,
+    read_features,
+)
 from infoshot.core import embedding_column, memory
 from infoshot.features import digest, open_table, write_features
 from tests.parquet_files import WRITERS, rows_of_fixed_lists, rows_of_lists
@@ -119,7 +126,7 @@ def test_columns_are_chosen_by_name(tmp_path):
     assert table.labels.tolist() == [0, 1] * 10
     assert table.columns.column_names == ["label"]
     for name in ("column", "label_column"):
-        with pytest.raises(InvalidArgumentError, match=f"{name} must be left out for a table in"):
+        with pytest.raises(InvalidArgumentError, match=f"{name} must be left out for a feature t"):
             open_table(table, **{name: "other"})
         write_features(tmp_path / "a.safetensors", FeatureTable(table.features, table.labels))
         with pytest.raises(InvalidArgumentError, match=f"{name} must be left out .* not a Parquet"):
@@ -135,6 +142,52 @@ def test_images_and_lists_are_not_kept(tmp_path):
         day=pa.array([1] * 20, pa.timestamp("s")),
     )
     assert read_features(path).columns.column_names == ["day"]
+
+
+def pieces(table):
+    """The same rows as a table of polars, pandas and pyarrow, and in several pieces."""
+    import polars as pl
+
+    yield table
+    yield pl.from_arrow(table)
+    yield pa.concat_tables([table.slice(0, 7), table.slice(7, 0), table.slice(7)])
+    yield table.to_pandas()
+
+
+def test_arrow_tables_of_several_packages_are_read():
+    columns = {"id": IDS, "label": NAMES, "v": rows_of_fixed_lists(Z), "raw": [b""] * 20}
+    for given in pieces(pa.table(columns)):
+        table = open_table(given)
+        assert torch.equal(table.features, torch.from_numpy(Z))
+        assert torch.equal(table.labels, LABELS)
+        assert table.class_names == ("cat", "dog")
+        assert table.columns.to_pydict() == {"id": IDS}
+        assert label_table(given).rows.tolist() == (LABELS < 0).nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_arrow_embeddings_in_one_piece_are_not_copied(dtype):
+    numbers = pa.array(Z.astype(dtype).ravel())
+    rows = pa.FixedSizeListArray.from_arrays(numbers, Z.shape[1])
+    table = open_table(pa.table({"label": NAMES, "v": rows}))
+    assert table.features.data_ptr() == numbers.buffers()[1].address
+    assert np.array_equal(table.features, Z.astype(dtype))
+
+
+def test_arrow_tables_that_cannot_be_used_are_refused():
+    for rows, message in (
+        (_rows([1.0], None), "the Arrow table: row 1 of the column 'v' is null"),
+        (_rows([1.0], [float("inf")]), "the Arrow table: the column 'v' must be finite"),
+        (_rows([1.0], [1.0, 2.0]), "row 1 of the column 'v' has 2 numbers, but the first row has"),
+    ):
+        with pytest.raises(DataError, match=message):
+            open_table(pa.table({"label": [0, 1], "v": rows}))
+    with pytest.raises(DataError, match="the Arrow table has no rows"):
+        open_table(pa.table({"label": pa.nulls(0), "v": _rows()}))
+    with pytest.raises(DataError, match=r"the Arrow table: the class name 'a.*contains the char"):
+        open_table(pa.table({"label": ["a\r"], "v": _rows([1.0])}))
+    with pytest.raises(DataError, match=r"the Arrow table: the column 'x' is not there"):
+        bench(pa.table({"label": [0], "v": _rows([1.0])}), column="x")
 
 
 def test_bench_is_the_same_on_parquet(tmp_path, embedded):
@@ -202,7 +255,7 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(case, tmp_path):
 
 def test_a_wrong_column_is_named_with_those_that_are_there(tmp_path):
     path = write(tmp_path / "mine.parquet", id=IDS)
-    with pytest.raises(DataError, match=r"the column 'vector' is not in the file \(columns: "
+    with pytest.raises(DataError, match=r"the column 'vector' is not there \(columns: "
                        r"label, id, embedding\)"):  # fmt: skip
         read_features(path, column="vector")
     with pytest.raises(DataError, match=r"'id' must hold lists of float16, float32 or float64; "

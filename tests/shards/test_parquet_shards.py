@@ -258,7 +258,7 @@ def test_widths_that_differ_between_shards_are_refused(made, tmp_path):
 def test_arguments_that_do_not_fit_are_refused(made, tmp_path):
     one(tmp_path / "q", v=vectors(GOOD), tags=[["a"]])
     for keep, message in (
-        (["url"], r"the column 'url' is not in the file \(columns: v, tags\)"),
+        (["url"], r"the column 'url' is not there \(columns: v, tags\)"),
         (["tags"], "the column 'tags' cannot be kept with the labels"),
     ):
         with pytest.raises(DataError, match=message):

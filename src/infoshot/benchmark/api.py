@@ -18,7 +18,7 @@ from infoshot.core.places import AnyPlace, locate
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
-from infoshot.features import default_features_path, digest, open_table
+from infoshot.features import ArrowTable, default_features_path, digest, open_table
 from infoshot.solvers import Method
 from infoshot.tasks import TaskSpec
 from infoshot.tasks.regimes import Regime, parse_regime
@@ -27,7 +27,7 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def bench(
-    features: AnyPlace | FeatureTable | None = None,
+    features: AnyPlace | ArrowTable | FeatureTable | None = None,
     methods: MethodSpec | Sequence[MethodSpec] = ("prototype", "tim-adm"),
     *,
     ways: int | Sequence[int] = 5,
@@ -53,8 +53,9 @@ def bench(
     Parameters
     ----------
     features
-        A feature file, a folder or pattern of Parquet files, or a table in memory. ``None``: the
-        features that the package contains (mini-ImageNet test classes, ResNet-18).
+        A feature file, a folder or pattern of Parquet files, or a table in memory, which may be an
+        Arrow table. ``None``: the features that the package contains (mini-ImageNet test classes,
+        ResNet-18).
     methods
         Names of methods (``infoshot methods`` lists them), ``package.module:Name``,
         ``system:FOLDER`` of a trained system, ``Method`` objects or solvers. A pair of a method and
@@ -87,7 +88,7 @@ def bench(
     threads
         Number of threads. ``None``: that of PyTorch. Accuracies do not depend on it.
     column, label_column
-        Columns of a Parquet file, as :func:`infoshot.read_features` takes them.
+        Columns of Parquet or of an Arrow table, as :func:`infoshot.read_features` takes them.
     on_cell
         Called after each method and kind of task with the result so far, for instance to store it.
     progress
@@ -216,12 +217,14 @@ def _list_regimes(regimes: str | Regime | Sequence[str | Regime]) -> list[Regime
 
 
 def _open_features(
-    features: AnyPlace | FeatureTable | None, column: str | None, label_column: str | None
+    features: AnyPlace | ArrowTable | FeatureTable | None,
+    column: str | None,
+    label_column: str | None,
 ) -> tuple[FeatureTable, dict[str, str]]:
     """Read the features, with the name and the digest that rows report."""
     given = default_features_path() if features is None else features
     table = open_table(given, column=column, label_column=label_column)
-    if isinstance(given, FeatureTable):
+    if isinstance(given, (FeatureTable, ArrowTable)):
         return table, {"features_name": "in memory", "features_digest": ""}
     name = escape_name(locate(given).name)
     return table, {"features_name": name, "features_digest": digest(given)}

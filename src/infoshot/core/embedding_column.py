@@ -74,29 +74,70 @@ class EmbeddingFile:
         size = max(1, min(BATCH_ROWS, _BATCH_NUMBERS // max(1, self.dim)))
         first = 0
         for batch in read_batches(self.name, self.file, [self.column], size):
-            yield self._rows(batch.column(0), first)
+            numbers = view_rows(self.name, self.column, batch.column(0), self.dim, first)
+            values: NDArray[Any] = numbers.to_numpy(zero_copy_only=True)
+            yield values.reshape(batch.num_rows, self.dim)
             first += batch.num_rows
         if first != self.n_rows:
             raise damaged(self.name, f"{first:,} rows instead of {self.n_rows:,}")
 
-    def _rows(self, rows: "pa.Array", first: int) -> NDArray[Any]:
-        """View the rows of a batch as an array; ``first`` is the number of its first row."""
-        where = f"{self.name}: row %d of the column '{visible(self.column)}'"
-        _check_rows(rows, first, where)
-        lengths = _lengths(rows)
-        others = (lengths != self.dim).nonzero()[0]
-        if len(others):
-            row = int(others[0])
-            raise DataError(
-                f"{where % (first + row)} has {lengths[row]} numbers, but the first row has "
-                f"{self.dim}; all rows must have the same width."
-            )
-        numbers = rows.flatten()
-        if numbers.null_count:
-            row = first + _first_null(numbers) // self.dim
-            raise DataError(f"{where % row} has a null among its numbers; remove such rows.")
-        values: NDArray[Any] = numbers.to_numpy(zero_copy_only=True)
-        return values.reshape(len(rows), self.dim)
+
+def view_rows(name: str, column: str, rows: "pa.Array", dim: int, first: int = 0) -> "pa.Array":
+    """Return the numbers of rows one after another, without a copy; all must have ``dim``.
+
+    Parameters
+    ----------
+    name, column
+        Where the rows are from, for messages.
+    rows
+        Lists of numbers.
+    dim
+        The width of each.
+    first
+        The number of the first row.
+
+    Raises
+    ------
+    DataError
+        If a row is missing, has a null, or has another width; the message names it.
+    """
+    where = f"{name}: row %d of the column '{visible(column)}'"
+    if rows.null_count:
+        row = first + _first_null(rows)
+        raise DataError(f"{where % row} is null; remove rows without an embedding.")
+    lengths = _lengths(rows)
+    others = (lengths != dim).nonzero()[0]
+    if len(others):
+        row = int(others[0])
+        raise DataError(
+            f"{where % (first + row)} has {lengths[row]} numbers, but the first row has {dim}; all "
+            "rows must have the same width."
+        )
+    numbers = rows.flatten()
+    if numbers.null_count:
+        row = first + _first_null(numbers) // dim
+        raise DataError(f"{where % row} has a null among its numbers; remove such rows.")
+    return numbers
+
+
+def first_width(name: str, column: str, rows: "pa.Array") -> int:
+    """Return the width of the first row.
+
+    Raises
+    ------
+    DataError
+        If it is missing, or has no numbers or too many.
+    """
+    where = f"{name}: row 0 of the column '{visible(column)}'"
+    if not rows[0].is_valid:
+        raise DataError(f"{where} is null; remove rows without an embedding.")
+    dim = len(rows[0])
+    if not 0 < dim <= _LARGEST_DIM:
+        raise DataError(
+            f"{name}: embeddings must have 1 to {_LARGEST_DIM:,} numbers; the first row of the "
+            f"column '{visible(column)}' has {dim:,}."
+        )
+    return dim
 
 
 def open_embeddings(name: str, source: BinaryIO, column: str | None = None) -> EmbeddingFile:
@@ -118,24 +159,17 @@ def open_embeddings(name: str, source: BinaryIO, column: str | None = None) -> E
     """
     file = open_parquet(name, source)
     schema = file.schema_arrow
-    column = _choose_column(name, schema, column)
+    column = choose_column(name, schema, column)
     kind = schema.field(column).type
     dtype = _FLOATS[str(kind.value_type)]
     n_rows = file.metadata.num_rows
     _check_sizes(name, source, file, column, np.dtype(dtype).itemsize)
     dim = getattr(kind, "list_size", 0)
-    if n_rows and not dim:
+    if n_rows:
         batch = next(read_batches(name, file, [column], 1), None)
         if batch is None:
             raise damaged(name, "it has no rows, although it declares some")
-        where = f"{name}: row %d of the column '{visible(column)}'"
-        _check_rows(batch.column(0), 0, where)
-        dim = int(_lengths(batch.column(0))[0])
-    if (n_rows and not dim) or dim > _LARGEST_DIM:
-        raise DataError(
-            f"{name}: embeddings must have 1 to {_LARGEST_DIM:,} numbers; the first row of the "
-            f"column '{visible(column)}' has {dim:,}."
-        )
+        dim = first_width(name, column, batch.column(0))
     return EmbeddingFile(name, source, file, column, n_rows, dim, dtype)
 
 
@@ -233,8 +267,14 @@ def list_columns(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown or "none"
 
 
-def _choose_column(name: str, schema: "pa.Schema", column: str | None) -> str:
-    """Return the column of embeddings."""
+def choose_column(name: str, schema: "pa.Schema", column: str | None) -> str:
+    """Return the column of embeddings, by default the only one that can be.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or several.
+    """
     found = [field.name for field in schema if is_embedding(field.type)]
     if column is None:
         if len(found) != 1:
@@ -248,7 +288,7 @@ def _choose_column(name: str, schema: "pa.Schema", column: str | None) -> str:
     if schema.names.count(column) != 1:
         many = "twice or more" if column in schema.names else "not"
         raise DataError(
-            f"{name}: the column '{visible(column)}' is {many} in the file "
+            f"{name}: the column '{visible(column)}' is {many} there "
             f"(columns: {list_columns(schema.names)})."
         )
     if column not in found:
@@ -285,13 +325,6 @@ def _n_leaves(kind: "pa.DataType") -> int:
     """Count the columns that a file stores for a type."""
     parts = [kind.field(number).type for number in range(kind.num_fields)]
     return sum(map(_n_leaves, parts)) if parts else 1
-
-
-def _check_rows(rows: "pa.Array", first: int, where: str) -> None:
-    """Require that every row is there."""
-    if rows.null_count:
-        row = first + _first_null(rows)
-        raise DataError(f"{where % row} is null; remove rows without an embedding.")
 
 
 def _lengths(rows: "pa.Array") -> NDArray[Any]:

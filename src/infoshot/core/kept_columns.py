@@ -14,6 +14,7 @@ from infoshot.core.embedding_column import (
     check_declared,
     list_columns,
     open_parquet,
+    parquet_errors,
     read_batches,
 )
 from infoshot.core.errors import DataError, InvalidArgumentError
@@ -58,7 +59,7 @@ def choose_kept(
                 chosen.append(column)
         elif keep is not None:
             found = column in schema.names
-            why = "cannot be kept with the labels" if found else "is not in the file"
+            why = "cannot be kept with the labels" if found else "is not there"
             raise DataError(
                 f"{name}: the column '{visible(column)}' {why} "
                 f"(columns: {list_columns(schema.names)})."
@@ -82,12 +83,25 @@ def read_kept(
     file = open_parquet(name, source, texts)
     check_declared(name, source, file.metadata.num_rows * len(columns) * _VALUE_SIZE)
     for batch in read_batches(name, file, columns, BATCH_ROWS):
+        with parquet_errors(name):
+            batch.validate(full=True)  # damaged texts and places in dictionaries
         for column, values in zip(columns, batch.columns, strict=True):
             _check_texts(f"{name}: the column '{visible(column)}'", values)
         yield batch
     if not file.metadata.num_rows:
         fields = [schema.field(column) for column in columns]
         yield pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
+
+
+def encode_texts(table: "pa.Table") -> "pa.Table":
+    """Return a table in memory with texts as dictionaries, as :func:`read_kept` has them."""
+    import pyarrow as pa
+
+    for number, field in enumerate(table.schema):
+        if _is_text(field.type):
+            texts = table.column(number).cast(pa.string()).dictionary_encode()
+            table = table.set_column(number, field.name, texts)
+    return table
 
 
 def rename_kept(kept: Sequence[str], own: Iterable[str]) -> list[str]:

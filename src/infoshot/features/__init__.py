@@ -1,5 +1,6 @@
 """Features: extraction from images, feature files, and preparation for a method."""
 
+from infoshot.features.arrow_table import ArrowTable
 from infoshot.features.files import (
     default_features_path,
     digest,
@@ -11,6 +12,7 @@ from infoshot.features.files import (
 from infoshot.features.normalize import choose_preparation, prepare, unit_length
 
 __all__ = [
+    "ArrowTable",
     "choose_preparation",
     "default_features_path",
     "digest",

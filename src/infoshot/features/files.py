@@ -35,6 +35,7 @@ from infoshot.core.safetensors_header import StoredTensor, read_header
 from infoshot.core.tensor_file import fill_tensor
 from infoshot.core.text import check_class_name
 from infoshot.core.types import FeatureTable
+from infoshot.features.arrow_table import ArrowTable, read_arrow_table
 from infoshot.features.four_bits import unpack
 from infoshot.features.npz_file import NpzFile, StoredArray
 from infoshot.features.parquet_table import read_parquet_table
@@ -142,19 +143,30 @@ def read_features(
 
 
 def open_table(
-    features: AnyPlace | FeatureTable, *, column: str | None = None, label_column: str | None = None
+    features: AnyPlace | ArrowTable | FeatureTable,
+    *,
+    column: str | None = None,
+    label_column: str | None = None,
 ) -> FeatureTable:
-    """Return a table as it is, or read it; see :func:`read_features`.
+    """Return a feature table as it is, convert an Arrow table, or read a file.
+
+    See :func:`read_features` for the columns.
 
     Raises
     ------
     InvalidArgumentError
-        If columns are given for a table in memory.
+        If columns are given for a feature table.
+    DataError
+        If the table or the file cannot be used.
     """
-    if not isinstance(features, FeatureTable):
-        return read_features(features, column=column, label_column=label_column)
-    _check_no_columns("a table in memory", column=column, label_column=label_column)
-    return features
+    if isinstance(features, FeatureTable):
+        _check_no_columns("a feature table", column=column, label_column=label_column)
+        return features
+    if isinstance(features, ArrowTable):
+        table = read_arrow_table(features, column=column, label_column=label_column)
+        _check_names("the Arrow table", table.class_names, int(table.labels.max()))
+        return table
+    return read_features(features, column=column, label_column=label_column)
 
 
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
@@ -391,7 +403,7 @@ def _read_scaled(arrays: Mapping[str, _Array]) -> Tensor:
     return features.float() * arrays["features_scale"].read().float().unsqueeze(-1)
 
 
-def _check_names(path: Place, names: object, highest: int) -> tuple[str, ...]:
+def _check_names(path: Place | str, names: object, highest: int) -> tuple[str, ...]:
     """Require a list of different names, one for each label, if there are any."""
     got = f"{names!r:.80}"
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):

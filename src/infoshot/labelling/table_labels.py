@@ -18,7 +18,7 @@ from infoshot.core.kept_columns import add_columns, write_batches
 from infoshot.core.places import AnyPlace
 from infoshot.core.spreadsheet import guard_formula
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
-from infoshot.features import open_table, prepare
+from infoshot.features import ArrowTable, open_table, prepare
 from infoshot.solvers import Method, Solver, resolve_method, solve_with_retry
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -116,7 +116,7 @@ class TableLabels:
 
 
 def label_table(
-    features: AnyPlace | FeatureTable,
+    features: AnyPlace | ArrowTable | FeatureTable,
     *,
     method: str | Method | Solver[Any] = "tim-auto",
     settings: Mapping[str, Any] | None = None,
@@ -133,7 +133,8 @@ def label_table(
     ----------
     features
         A feature file or table, of any embedded data: images, text, audio. A folder or a pattern
-        stands for its Parquet files.
+        stands for its Parquet files. An Arrow table, such as a data frame of polars, has the same
+        columns as Parquet.
     method
         Name of a method, ``package.module:Name``, a ``Method`` or a solver.
     settings
@@ -141,7 +142,7 @@ def label_table(
     device, dtype
         Where to solve, in ``float32`` or ``float64``.
     column, label_column
-        Columns of a Parquet file, as :func:`infoshot.read_features` takes them.
+        Columns of Parquet or of an Arrow table, as :func:`infoshot.read_features` takes them.
 
     Returns
     -------

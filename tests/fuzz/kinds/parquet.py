@@ -39,10 +39,13 @@ class ParquetTable(FeatureFile):
     def pack(self, random: Random, arrays: dict[str, np.ndarray], names: Any) -> bytes:
         """Odd arrays as columns as far as Parquet has them, sometimes with odd texts."""
         z = arrays["features"]
+        z = z.astype(np.float64) if z.dtype.kind == "u" else z  # Arrow has no mixed large numbers
         kinds = {2: list, 1: lambda column: column.tolist(), 3: lambda z: [z[0].tolist()]}
         columns: dict[str, Any] = {"v": kinds[z.ndim](z.tolist() if z.ndim == 2 else z)}
         n = len(columns["v"])
-        columns["label"] = [*np.ravel(arrays["labels"])[:n].tolist(), *[None] * n][:n]
+        labels = np.ravel(arrays["labels"])[:n]
+        missing = [None] * (n - len(labels))
+        columns["label"] = [*labels.astype(np.int64).tolist(), *missing] if missing else labels
         if random.random() < 0.3:
             texts = [text.encode("utf-8", "replace").decode() for text in TEXTS]
             columns[random.choice(("label", "id"))] = [random.choice(texts) for _ in range(n)]
