@@ -34,10 +34,10 @@ def names(places):
 
 
 def test_protocols_differ_from_paths():
-    for text in ("s3://b/k.parquet", "hf://datasets/x", "simplecache::s3://b", "memory://x"):
+    for text in ("s3://b/k.parquet", "hf://datasets/x", "simplecache::s3://b/*", "memory://x"):
         assert isinstance(locate(text), RemotePath)
         assert str(locate(text)) == text
-    for text in ("a/b.parquet", "c:/x.npz", "c://x.npz", "odd:name", "/s3:/x"):
+    for text in ("a/b.parquet", "c:/x.npz", "c://x.npz", "odd:name", "a::b.npz", "/s3://x"):
         assert locate(text) == Path(text)
     assert locate(Path("x")) == Path("x")
     place = RemotePath("s3://b/part.0.parquet")

@@ -302,3 +302,31 @@ def test_a_full_disk_is_noticed_before_anything_is_decoded(made, tmp_path, monke
     with pytest.raises(DataError, match=r"the decoded embeddings need 0\.0 GB, but 0\.0 GB are"):
         solve_shards(made.support, queries, tmp_path / "out", settings=STEPS)
     assert not list(Path(tmp_path / "out" / "decoded").iterdir())
+
+
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs /dev/full")
+def test_a_disk_that_becomes_full_is_not_blamed_on_the_shard(made, tmp_path, monkeypatch):
+    queries, _ = to_parquet(made, tmp_path / "parquet")
+    monkeypatch.setattr(parquet_shard.np.lib.format, "write_array_header_1_0", fill_disk)
+    with pytest.raises(DataError, match=r"decoded/\w+\.npy: cannot be written \(No space left"):
+        solve_shards(made.support, queries, tmp_path / "out", settings=STEPS)
+    assert not list((tmp_path / "out" / "decoded").iterdir())
+
+
+def fill_disk(*_):
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        full.write(b"x")
+
+
+def test_a_shard_that_changes_while_it_is_decoded_leaves_no_copy(made, tmp_path, monkeypatch):
+    queries, _ = to_parquet(made, tmp_path / "parquet")
+    batches = parquet_shard.EmbeddingFile.batches
+
+    def touch(self):
+        yield from batches(self)
+        os.utime(self.name, (1, 1))
+
+    monkeypatch.setattr(parquet_shard.EmbeddingFile, "batches", touch)
+    with pytest.raises(DataError, match=r"part\d\.parquet: the file has changed since the solve"):
+        solve_shards(made.support, queries, tmp_path / "out", settings=STEPS)
+    assert not list((tmp_path / "out" / "decoded").iterdir())

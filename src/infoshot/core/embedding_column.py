@@ -242,7 +242,8 @@ def parquet_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (
-        OSError, ValueError, TypeError, LookupError, RuntimeError, MemoryError, pa.ArrowException,
+        OSError, ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, MemoryError,
+        pa.ArrowException,
     ) as error:  # fmt: skip
         raise damaged(name, " ".join(str(error).split())[:200]) from error
 

@@ -21,7 +21,8 @@ from infoshot.core.errors import (
 )
 from infoshot.core.regular_file import open_regular
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:[a-z])")  # longer than a drive letter
+_PROTOCOL = r"[A-Za-z][A-Za-z0-9+.-]+"  # longer than the letter of a drive
+_URL = re.compile(rf"({_PROTOCOL}::)*{_PROTOCOL}://")
 _MAGIC = re.compile(r"[*?[]")
 # What tells that a remote file has changed, in the order of preference.
 _VERSIONS = (

@@ -9,7 +9,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,7 +99,7 @@ class ParquetShard(Shard):
         make_folder(self.columns.copies)
         dtype = np.dtype(str(self.dtype).removeprefix("torch."))
         header = {"descr": dtype.str, "fortran_order": False, "shape": (self.n_rows, self.dim)}
-        with self._open() as embeddings, open_atomically(self.copy) as file:
+        with open_atomically(self.copy) as file, self._open() as embeddings:
             np.lib.format.write_array_header_1_0(file, header)
             for batch in embeddings.batches():
                 with np.errstate(over="ignore"):  # of float64; rows that are not finite are named
@@ -115,16 +115,21 @@ class ParquetShard(Shard):
     @contextmanager
     def _open(self) -> Iterator[EmbeddingFile]:
         """Open the file, and check afterwards that it is the one that was opened first."""
-        try:
-            with open_place(self.path) as source:
-                embeddings = open_embeddings(str(self.path), source, self.column)
-                if (embeddings.n_rows, embeddings.dim or self.dim) != (self.n_rows, self.dim):
-                    raise has_changed(self.path)
-                yield embeddings
-            if find_version(self.path) != (self.size, self.modified):
+        with ExitStack() as stack:
+            try:
+                source = stack.enter_context(open_place(self.path))
+            except OSError as error:
+                raise cannot_be_read(self.path, error) from error
+            embeddings = open_embeddings(str(self.path), source, self.column)
+            if (embeddings.n_rows, embeddings.dim or self.dim) != (self.n_rows, self.dim):
                 raise has_changed(self.path)
+            yield embeddings
+        try:
+            version = find_version(self.path)
         except OSError as error:
             raise cannot_be_read(self.path, error) from error
+        if version != (self.size, self.modified):
+            raise has_changed(self.path)
 
 
 def open_parquet_shard(path: Place, columns: ParquetColumns) -> ParquetShard:
