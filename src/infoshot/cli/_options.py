@@ -46,12 +46,9 @@ Settings = Annotated[
 ]
 
 Column = Annotated[
-    str | None,
-    typer.Option(help="Parquet: column of the embeddings; default: the only one of float lists."),
+    str | None, typer.Option(help="Parquet: column of embeddings; default: the only float lists.")
 ]
-LabelColumn = Annotated[
-    str | None, typer.Option(help="Parquet: column of the labels; default: label, or labels.")
-]
+LabelColumn = Annotated[str | None, typer.Option(help="Parquet: labels; default: label, labels.")]
 
 CsvSafe = Annotated[
     bool,

@@ -19,11 +19,7 @@ from infoshot.labelling.output_checks import check_results
 def bench(
     features: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Feature file (safetensors or npz), or Parquet: a file, a folder, a pattern, or a "
-            "remote path. Default: the embedded features.",
-        ),
+        typer.Option(help="Feature file (safetensors, npz, Parquet). Default: the embedded one."),
     ] = None,
     methods: Annotated[
         str,

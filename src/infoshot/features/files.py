@@ -8,7 +8,6 @@ save space ``features`` may be 8-bit whole numbers with one ``features_scale`` p
 array is read. Pickles are never read. Parquet files have columns instead, see ``parquet_table.py``.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +22,12 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from infoshot.core import embedding_column
 from infoshot.core.checks import check_finite, numeric_tensor
 from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
 from infoshot.core.memory import total_memory
 from infoshot.core.outputs import write_output
 from infoshot.core.parsing import parser_errors
-from infoshot.core.places import AnyPlace, Place, find_files, locate, open_place
+from infoshot.core.places import AnyPlace, Place, locate
 from infoshot.core.regular_file import open_regular
 from infoshot.core.safetensors_header import StoredTensor, read_header
 from infoshot.core.tensor_file import fill_tensor
@@ -38,6 +36,7 @@ from infoshot.core.types import FeatureTable
 from infoshot.features.arrow_table import ArrowTable, read_arrow_table
 from infoshot.features.four_bits import unpack
 from infoshot.features.npz_file import NpzFile, StoredArray
+from infoshot.features.parquet_places import check_no_columns, find_parquet
 from infoshot.features.parquet_table import read_parquet_table
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
@@ -116,12 +115,12 @@ def read_features(
     """
     place, magic = locate(path), b""
     try:
-        places = _find_parquet(place)
+        places = find_parquet(place)
         if places is not None:
             table = read_parquet_table(places, column=column, label_column=label_column)
             _check_names(place, table.class_names, int(table.labels.max()))
             return table
-        _check_no_columns(place, column=column, label_column=label_column)
+        check_no_columns(place, column=column, label_column=label_column)
         with open_regular(str(place)) as file:
             magic = file.read(len(_ZIP_MAGIC))
             if not magic:
@@ -160,7 +159,7 @@ def open_table(
         If the table or the file cannot be used.
     """
     if isinstance(features, FeatureTable):
-        _check_no_columns("a feature table", column=column, label_column=label_column)
+        check_no_columns("a feature table", column=column, label_column=label_column)
         return features
     if isinstance(features, ArrowTable):
         table = read_arrow_table(features, column=column, label_column=label_column)
@@ -181,60 +180,6 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
             tensors[name] = values.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
     write_output(path, _sort_metadata(save(tensors, metadata=metadata)))
-
-
-def is_parquet(path: AnyPlace) -> bool:
-    """Whether a place is a Parquet file, or a folder or pattern of such files.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or no Parquet file in the folder.
-    """
-    try:
-        return _find_parquet(locate(path)) is not None
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file.") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
-
-
-def digest(path: AnyPlace) -> str:
-    """Return the sha256 of a file's content, in hexadecimal.
-
-    That of several Parquet files is the sha256 of their names and digests.
-    """
-    place = locate(path)
-    places = find_files(place, [embedding_column.SUFFIX])
-    if places is None:
-        with open_place(place) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    lines = [f"{part.name} {digest(part)}\n" for part in places]
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _find_parquet(place: Place) -> list[Place] | None:
-    """List the Parquet files of a place; ``None`` if it is a file of another format."""
-    places = find_files(place, [embedding_column.SUFFIX])
-    if places is None:
-        with open_place(place) as file:
-            if file.read(len(embedding_column.MAGIC)) == embedding_column.MAGIC:
-                return [place]
-        if not isinstance(place, Path):
-            raise DataError(f"{place}: not a Parquet file; remote feature files must be Parquet.")
-    elif not places:
-        is_folder = isinstance(place, Path) and place.is_dir()
-        what = "a folder, not a feature file, and it has no Parquet files"
-        raise DataError(f"{place}: {what if is_folder else 'no Parquet file is there'}.")
-    return places
-
-
-def _check_no_columns(what: Place | str, **columns: str | None) -> None:
-    for name, value in columns.items():
-        if value is not None:
-            raise InvalidArgumentError(
-                f"{name} must be left out for {what}, which is not a Parquet file; got {value!r}."
-            )
 
 
 def _sort_metadata(content: bytes) -> bytes:
