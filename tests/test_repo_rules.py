@@ -49,8 +49,8 @@ def test_public_names_are_these():
     """DESIGN.md section 2: one function per action, every solver, and what they take and return."""
     actions = [
         "add_labels", "audit", "bench", "draw_audit", "extract", "extract_shards",
-        "inspect_dataset", "label", "label_fiftyone", "label_table", "predict", "reproduce", "review",
-        "solve", "solve_shards", "suggest", "train",
+        "inspect_dataset", "label", "label_fiftyone", "label_table", "predict", "reproduce",
+        "review", "solve", "solve_shards", "suggest", "train",
     ]  # fmt: skip
     parts = [
         "METHODS", "Method", "Solver", "State", "TIMClassifier", "TaskSpec", "TrainConfig",
