@@ -70,6 +70,12 @@ def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path):
     assert find_files(path, [".parquet"]) is None
 
 
+def test_names_that_no_file_can_have_are_no_folders():
+    for name in ("a" * 300, "x" * 5000, "a\0b", "[" * 300):
+        assert not find_files(Path(name))
+        assert local_files(name) == [Path(name)]
+
+
 def test_remote_files_are_read_and_change_their_version(bucket):
     place = locate(f"{bucket}/a.parquet")
     with open_place(place) as file:

@@ -137,12 +137,12 @@ def find_files(given: Place, suffixes: Collection[str] = ()) -> list[Place] | No
         else:
             return None
         found = [RemotePath(system.unstrip_protocol(name)) for name in names]
-    elif given.is_dir():
+    elif os.path.isdir(given):  # noqa: PTH112 - Path raises if the name is too long
         try:
             found = list(given.iterdir())
         except OSError as error:
             raise DataError(f"{given}: cannot be read ({error.strerror}).") from error
-    elif _MAGIC.search(str(given)) and not given.exists():
+    elif _MAGIC.search(str(given)) and not os.path.lexists(given):
         found = [Path(name) for name in glob.glob(str(given), recursive=True)]  # noqa: PTH207
     else:
         return None
@@ -187,7 +187,8 @@ def local_files(given: AnyPlace) -> list[Path]:
     place = locate(given)
     if isinstance(place, RemotePath):
         return []
-    matches = [] if place.is_dir() else find_files(place)
+    is_folder = os.path.isdir(place)  # noqa: PTH112 - Path raises if the name is too long
+    matches = [] if is_folder else find_files(place)
     return [path for path in matches or [place] if isinstance(path, Path)]
 
 

@@ -1,14 +1,9 @@
 """Features: extraction from images, feature files, and preparation for a method."""
 
-from infoshot.features.arrow_table import ArrowTable
-from infoshot.features.files import (
-    default_features_path,
-    open_table,
-    read_features,
-    write_features,
-)
+from infoshot.features.arrow_table import ArrowTable, open_table
+from infoshot.features.files import default_features_path, digest, read_features, write_features
 from infoshot.features.normalize import choose_preparation, prepare, unit_length
-from infoshot.features.parquet_places import digest, is_parquet
+from infoshot.features.parquet_places import is_parquet
 
 __all__ = [
     "ArrowTable",

@@ -13,8 +13,10 @@ from infoshot.core.checks import check_finite
 from infoshot.core.embedding_column import choose_column, first_width, view_rows
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.kept_columns import encode_texts
+from infoshot.core.places import AnyPlace
 from infoshot.core.text import visible
 from infoshot.core.types import FeatureTable
+from infoshot.features.files import check_names, check_no_columns, read_features
 from infoshot.features.label_column import choose_others, make_table
 
 _NAME = "the Arrow table"
@@ -25,6 +27,33 @@ class ArrowTable(Protocol):
     """Anything that passes its rows on as Arrow data, such as a data frame of polars."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+def open_table(
+    features: AnyPlace | ArrowTable | FeatureTable,
+    *,
+    column: str | None = None,
+    label_column: str | None = None,
+) -> FeatureTable:
+    """Return a feature table as it is, convert an Arrow table, or read a file.
+
+    See :func:`read_features` for the columns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If columns are given for a feature table.
+    DataError
+        If the table or the file cannot be used.
+    """
+    if isinstance(features, FeatureTable):
+        check_no_columns("a feature table", column=column, label_column=label_column)
+        return features
+    if isinstance(features, ArrowTable):
+        table = read_arrow_table(features, column=column, label_column=label_column)
+        check_names("the Arrow table", table.class_names, int(table.labels.max()))
+        return table
+    return read_features(features, column=column, label_column=label_column)
 
 
 def read_arrow_table(

@@ -8,6 +8,7 @@ save space ``features`` may be 8-bit whole numbers with one ``features_scale`` p
 array is read. Pickles are never read. Parquet files have columns instead, see ``parquet_table.py``.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -22,21 +23,21 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from infoshot.core import embedding_column
 from infoshot.core.checks import check_finite, numeric_tensor
 from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
 from infoshot.core.memory import total_memory
 from infoshot.core.outputs import write_output
 from infoshot.core.parsing import parser_errors
-from infoshot.core.places import AnyPlace, Place, locate
+from infoshot.core.places import AnyPlace, Place, find_files, locate, open_place
 from infoshot.core.regular_file import open_regular
 from infoshot.core.safetensors_header import StoredTensor, read_header
 from infoshot.core.tensor_file import fill_tensor
 from infoshot.core.text import check_class_name
 from infoshot.core.types import FeatureTable
-from infoshot.features.arrow_table import ArrowTable, read_arrow_table
 from infoshot.features.four_bits import unpack
 from infoshot.features.npz_file import NpzFile, StoredArray
-from infoshot.features.parquet_places import check_no_columns, find_parquet
+from infoshot.features.parquet_places import find_parquet
 from infoshot.features.parquet_table import read_parquet_table
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
@@ -115,18 +116,17 @@ def read_features(
     """
     place, magic = locate(path), b""
     try:
-        places = find_parquet(place)
-        if places is not None:
-            table = read_parquet_table(places, column=column, label_column=label_column)
-            _check_names(place, table.class_names, int(table.labels.max()))
-            return table
-        check_no_columns(place, column=column, label_column=label_column)
-        with open_regular(str(place)) as file:
-            magic = file.read(len(_ZIP_MAGIC))
-            if not magic:
-                raise DataError(f"{path}: the file is empty; {_ACCEPTED}.")
-            content = _open_npz(file) if magic == _ZIP_MAGIC else _open_safetensors(file)
-            return _read_table(place, content)
+        is_file = os.path.isfile(str(place))  # noqa: PTH113 - Path raises if the name is too long
+        places = None if is_file else find_parquet(place)
+        if places is None:
+            with open_regular(str(place)) as file:
+                magic = file.read(len(_ZIP_MAGIC))
+                if magic != embedding_column.MAGIC:
+                    check_no_columns(place, column=column, label_column=label_column)
+                    return _read_arrays(place, file, magic)
+        table = read_parquet_table(places or [place], column=column, label_column=label_column)
+        check_names(place, table.class_names, int(table.labels.max()))
+        return table
     except InfoshotError:
         raise
     except FileNotFoundError as error:
@@ -141,31 +141,11 @@ def read_features(
         ) from error
 
 
-def open_table(
-    features: AnyPlace | ArrowTable | FeatureTable,
-    *,
-    column: str | None = None,
-    label_column: str | None = None,
-) -> FeatureTable:
-    """Return a feature table as it is, convert an Arrow table, or read a file.
-
-    See :func:`read_features` for the columns.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If columns are given for a feature table.
-    DataError
-        If the table or the file cannot be used.
-    """
-    if isinstance(features, FeatureTable):
-        check_no_columns("a feature table", column=column, label_column=label_column)
-        return features
-    if isinstance(features, ArrowTable):
-        table = read_arrow_table(features, column=column, label_column=label_column)
-        _check_names("the Arrow table", table.class_names, int(table.labels.max()))
-        return table
-    return read_features(features, column=column, label_column=label_column)
+def _read_arrays(place: Place, file: BufferedReader, magic: bytes) -> FeatureTable:
+    if not magic:
+        raise DataError(f"{place}: the file is empty; {_ACCEPTED}.")
+    content = _open_npz(file) if magic == _ZIP_MAGIC else _open_safetensors(file)
+    return _read_table(place, content)
 
 
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
@@ -173,13 +153,36 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
 
     Its other ``columns`` are not stored.
     """
-    _check_names(Path(path), list(table.class_names), -1)
+    check_names(Path(path), list(table.class_names), -1)
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     for name in _BASE:
         if (values := getattr(table, name)) is not None:
             tensors[name] = values.clone()
     metadata = {**table.provenance, "class_names": json.dumps(list(table.class_names))}
     write_output(path, _sort_metadata(save(tensors, metadata=metadata)))
+
+
+def digest(path: AnyPlace) -> str:
+    """Return the sha256 of a file's content, in hexadecimal.
+
+    That of several Parquet files is the sha256 of their names and digests.
+    """
+    place = locate(path)
+    places = find_files(place, [embedding_column.SUFFIX])
+    if places is None:
+        with open_place(place) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    lines = [f"{part.name} {digest(part)}\n" for part in places]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def check_no_columns(what: Place | str, **columns: str | None) -> None:
+    """Raise ``InvalidArgumentError`` if columns are given for something that is not Parquet."""
+    for name, value in columns.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"{name} must be left out for {what}, which is not a Parquet file; got {value!r}."
+            )
 
 
 def _sort_metadata(content: bytes) -> bytes:
@@ -270,7 +273,7 @@ def _read_table(path: Place, content: _Content) -> FeatureTable:
             check_finite(name, values)
     except InvalidArgumentError as error:
         raise DataError(f"{path}: {error}") from error
-    names = _check_names(path, content.class_names, int(labels.max()))
+    names = check_names(path, content.class_names, int(labels.max()))
     return FeatureTable(features, labels, class_names=names, provenance=content.metadata, **base)
 
 
@@ -348,8 +351,14 @@ def _read_scaled(arrays: Mapping[str, _Array]) -> Tensor:
     return features.float() * arrays["features_scale"].read().float().unsqueeze(-1)
 
 
-def _check_names(path: Place | str, names: object, highest: int) -> tuple[str, ...]:
-    """Require a list of different names, one for each label, if there are any."""
+def check_names(path: Place | str, names: object, highest: int) -> tuple[str, ...]:
+    """Require a list of different names, one for each label, if there are any.
+
+    Raises
+    ------
+    DataError
+        If they are something else.
+    """
     got = f"{names!r:.80}"
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{path}: class_names must be a JSON list of names; got {got}.")

@@ -1,10 +1,9 @@
-"""Which feature files are Parquet: a file, or all of a folder or of a pattern; and their digest."""
+"""Which feature files are Parquet: a file, or all of a folder or of a pattern."""
 
-import hashlib
 from pathlib import Path
 
 from infoshot.core.embedding_column import MAGIC, SUFFIX
-from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError
 from infoshot.core.places import AnyPlace, Place, find_files, locate, open_place
 
 
@@ -22,20 +21,6 @@ def is_parquet(path: AnyPlace) -> bool:
         raise DataError(f"{path}: there is no such file.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
-
-
-def digest(path: AnyPlace) -> str:
-    """Return the sha256 of a file's content, in hexadecimal.
-
-    That of several Parquet files is the sha256 of their names and digests.
-    """
-    place = locate(path)
-    places = find_files(place, [SUFFIX])
-    if places is None:
-        with open_place(place) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    lines = [f"{part.name} {digest(part)}\n" for part in places]
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def find_parquet(place: Place) -> list[Place] | None:
@@ -60,12 +45,3 @@ def find_parquet(place: Place) -> list[Place] | None:
         what = "a folder, not a feature file, and it has no Parquet files"
         raise DataError(f"{place}: {what if is_folder else 'no Parquet file is there'}.")
     return places
-
-
-def check_no_columns(what: Place | str, **columns: str | None) -> None:
-    """Raise ``InvalidArgumentError`` if columns are given for something that is not Parquet."""
-    for name, value in columns.items():
-        if value is not None:
-            raise InvalidArgumentError(
-                f"{name} must be left out for {what}, which is not a Parquet file; got {value!r}."
-            )

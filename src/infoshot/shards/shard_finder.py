@@ -1,6 +1,7 @@
 """Find the shards of a folder or of a pattern, and check that they fit together."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def find_shards(queries: Place, columns: ParquetColumns | None = None) -> list[S
     if paths is None and queries.suffix == SUFFIX:
         paths = [queries]
     if paths is None:
-        exists = isinstance(queries, Path) and queries.exists()
+        exists = os.path.exists(str(queries))  # noqa: PTH110 - Path raises if the name is too long
         what = "is a file, not a folder" if exists else "there is no such folder"
         raise DataError(f"{queries}: {what} of shards.")
     if not paths:
