@@ -29,12 +29,19 @@ def extract_shards(
     format: Annotated[
         str, typer.Option(help="safetensors, or parquet: columns path, embedding and id (of tars).")
     ] = "safetensors",
+    engine: given.Engine = "torchrun",
+    address: given.RayAddress = None,
+    workers: given.Workers = None,
+    cpus_per_worker: given.CpusPerWorker = None,
+    gpus_per_worker: given.GpusPerWorker = None,
 ) -> None:
     """Compute the features of any images as shards for solve-shards; finished shards are kept.
 
     Example: infoshot extract-shards photos/ --out shards/
 
     Several processes: torchrun --nproc-per-node 4 -m infoshot extract-shards ... (the same files).
+
+    A Ray cluster: infoshot extract-shards ... --engine ray --address HOST:6379 (the same files).
     """
     keep_freed_memory()
     counts = api.extract_shards(
@@ -45,6 +52,7 @@ def extract_shards(
         dtype=dtype,
         device=device,
         format=format,
+        engine=given.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     if is_main_process():

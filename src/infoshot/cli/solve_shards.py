@@ -51,6 +51,11 @@ def solve_shards_command(
             "lists, structs and bytes."
         ),
     ] = None,
+    engine: given.Engine = "torchrun",
+    address: given.RayAddress = None,
+    workers: given.Workers = None,
+    cpus_per_worker: given.CpusPerWorker = None,
+    gpus_per_worker: given.GpusPerWorker = None,
 ) -> None:
     """Label the rows of many files of features as one task, without holding them in memory.
 
@@ -61,6 +66,8 @@ def solve_shards_command(
     Example: infoshot solve-shards --support few.safetensors --queries shards/ --out run/
 
     Several processes: torchrun --nproc-per-node 4 -m infoshot solve-shards ... (the same labels).
+
+    A Ray cluster: infoshot solve-shards ... --engine ray --address HOST:6379 (the same labels).
     """
     keep_freed_memory()
     summary = solve_shards(
@@ -76,6 +83,7 @@ def solve_shards_command(
         column=column,
         label_column=label_column,
         keep=keep.split(",") if keep else None,
+        engine=given.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     if is_main_process():

@@ -1,4 +1,4 @@
-"""Several processes on one job, as ``torchrun`` starts them; a single process needs no setup."""
+"""Several processes on one job, started by ``torchrun`` or Ray; a single one needs no setup."""
 
 from infoshot.distributed.batch_norm import synchronise_batch_norm
 from infoshot.distributed.gather import gather_chunks, shard_chunks
@@ -9,11 +9,15 @@ from infoshot.distributed.ranks import (
     is_main_process,
     join_processes,
 )
+from infoshot.distributed.ray_cluster import EngineLike, RayEngine, find_engine
 
 __all__ = [
     "SINGLE_PROCESS",
+    "EngineLike",
     "Ranks",
+    "RayEngine",
     "exit_if_distributed",
+    "find_engine",
     "gather_chunks",
     "is_main_process",
     "join_processes",

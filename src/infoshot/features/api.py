@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from infoshot.core.outputs import check_outputs
 from infoshot.core.places import local_path
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath, FeatureTable
-from infoshot.distributed import join_processes
+from infoshot.distributed import EngineLike, find_engine, join_processes
 from infoshot.features.base_classes import (
     add_base_statistics,
     find_base_images,
@@ -23,6 +24,7 @@ from infoshot.features.base_classes import (
 from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
 from infoshot.features.files import write_features
+from infoshot.features.ray_shards import write_shards_on_ray
 from infoshot.features.shard_files import SUFFIXES, ShardCounts, write_shards
 from infoshot.images import open_dataset
 from infoshot.images.broken import drop_broken
@@ -160,6 +162,7 @@ def extract_shards(
     dtype: str = "float16",
     device: str | None = None,
     format: str = "safetensors",
+    engine: EngineLike = "torchrun",
     progress: ProgressLike = None,
 ) -> ShardCounts:
     """Compute the features of any images as shards for :func:`infoshot.solve_shards`.
@@ -183,6 +186,10 @@ def extract_shards(
     format
         ``safetensors``, or ``parquet`` with the columns ``path``, ``embedding`` and, of tar
         archives, ``id``.
+    engine
+        ``torchrun``: this process, or those that ``torchrun`` started. ``ray``, or a
+        :class:`infoshot.RayEngine`: the workers of a Ray cluster, which write the same files. A
+        worker that is lost is replaced.
     device, progress
         As in :func:`extract`.
 
@@ -205,23 +212,21 @@ def extract_shards(
     if format not in formats:
         raise InvalidArgumentError(unknown_name("format", format, formats))
     images, out = local_path("images", images), local_path("out", out)
+    form: Any = {"shard_size": shard_size, "dtype": _DTYPES[dtype], "suffix": formats[format]}
+    on_ray = find_engine(engine)
+    if on_ray is not None:
+        files = _find_files(images, out)
+        with open_progress(progress) as bar:
+            return write_shards_on_ray(
+                files, backbone, out, **form, engine=on_ray, device=device, progress=bar
+            )
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
         files = _find_files(images, out)
         encoder, how = open_encoder(backbone), Extraction(device=ranks.device)
-        return write_shards(
-            files,
-            encoder,
-            how,
-            out,
-            shard_size=shard_size,
-            dtype=_DTYPES[dtype],
-            suffix=formats[format],
-            ranks=ranks,
-            progress=bar,
-        )
+        return write_shards(files, encoder, how, out, **form, ranks=ranks, progress=bar)
 
 
 def _find_files(images: Path, out: Path) -> Sequence[ImageFile | TarSample]:

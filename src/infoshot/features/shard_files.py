@@ -67,9 +67,33 @@ def write_shards(
         If the folder holds shards of other images, of another size or of another encoder, or if
         features do not fit into ``dtype``.
     """
+    shards = plan_shards(len(images), out, shard_size=shard_size, suffix=suffix)
+    provenance = {**encoder_provenance(encoder, how), "dtype": str(dtype)}
+    ranks.check_same(
+        "images and weights", json.dumps([provenance, [image.path for image in images]])
+    )
+    own = shards[ranks.rank :: ranks.size]
+    progress.start("extracting", sum(len(chunk) for _, chunk in own), "images")
+    counts = torch.zeros(2, dtype=torch.int64)
+    for path, chunk in own:
+        some = images[chunk.start : chunk.stop]
+        counts += torch.tensor(write_shard(path, some, encoder, how, dtype, progress))
+    unreadable, new = ranks.sum(counts).tolist()
+    return ShardCounts(len(images), unreadable, len(shards), new)
+
+
+def plan_shards(
+    n_images: int, out: Path, *, shard_size: int, suffix: str
+) -> list[tuple[Path, range]]:
+    """Return the file of each shard and the numbers of its images, and make the folder.
+
+    Raises
+    ------
+    DataError
+        If the folder holds shards of other images or of another size.
+    """
     at_least("shard_size", shard_size, 1)
-    provenance = {**encoder_provenance(encoder, how), "dtype": str(dtype).removeprefix("torch.")}
-    chunks = chunk_ranges(len(images), shard_size)
+    chunks = chunk_ranges(n_images, shard_size)
     names = [f"shard-{number:06}{suffix}" for number in range(len(chunks))]
     make_folder(out)
     found = [path.name for suffix in SUFFIXES for path in out.glob(f"*{suffix}")]
@@ -79,27 +103,33 @@ def write_shards(
             f"{out / others[0]}: not a shard of these images with shard_size={shard_size}; choose "
             "another folder."
         )
-    ranks.check_same(
-        "images and weights", json.dumps([provenance, [image.path for image in images]])
-    )
-    shards = list(zip(names, chunks, strict=True))[ranks.rank :: ranks.size]
-    progress.start("extracting", sum(len(chunk) for _, chunk in shards), "images")
-    counts = torch.zeros(2, dtype=torch.int64)
-    for name, chunk in shards:
-        own, path = images[chunk.start : chunk.stop], out / name
-        key = _key(own, provenance)
-        n_unreadable = _count_unreadable(path, key)
-        if n_unreadable is None:
-            locations = [image.location for image in own]
-            encoded = encode_images(locations, lambda: encoder, how, phase="", progress=progress)
-            _write(path, encoded, own, dtype, key)
-            n_unreadable = sum(map(bool, encoded.reasons))
-            counts[1] += 1
-        else:
-            progress.advance(len(own))
-        counts[0] += n_unreadable
-    unreadable, new = ranks.sum(counts).tolist()
-    return ShardCounts(len(images), unreadable, len(names), new)
+    return [(out / name, chunk) for name, chunk in zip(names, chunks, strict=True)]
+
+
+def write_shard(
+    path: Path,
+    images: Sequence[ImageFile | TarSample],
+    encoder: Encoder,
+    how: Extraction,
+    dtype: torch.dtype,
+    progress: Progress = SILENT,
+) -> tuple[int, int]:
+    """Write one shard, unless it is finished.
+
+    Returns
+    -------
+    How many images cannot be read, and 1 if the shard is new, else 0.
+    """
+    provenance = {**encoder_provenance(encoder, how), "dtype": str(dtype).removeprefix("torch.")}
+    key = _key(images, provenance)
+    n_unreadable = _count_unreadable(path, key)
+    if n_unreadable is not None:
+        progress.advance(len(images))
+        return n_unreadable, 0
+    locations = [image.location for image in images]
+    encoded = encode_images(locations, lambda: encoder, how, phase="", progress=progress)
+    _write(path, encoded, images, dtype, key)
+    return sum(map(bool, encoded.reasons)), 1
 
 
 def _key(images: Sequence[ImageFile | TarSample], provenance: Mapping[str, str]) -> str:

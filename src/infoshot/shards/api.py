@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.places import AnyPlace, local_path, locate
 from infoshot.core.progress import ProgressLike, open_progress
-from infoshot.distributed import join_processes
+from infoshot.distributed import EngineLike, find_engine, join_processes
+from infoshot.distributed.ray_ranks import run_on_ranks
 from infoshot.shards.output_folder import COPIES_NAME
 from infoshot.shards.parquet_shard import ParquetColumns
 from infoshot.shards.shard_solve import ShardSummary, solve_task
@@ -32,6 +34,7 @@ def solve_shards(
     column: str | None = None,
     label_column: str | None = None,
     keep: Sequence[str] | None = None,
+    engine: EngineLike = "torchrun",
     progress: ProgressLike = None,
 ) -> ShardSummary:
     """Label the rows of many files of features (shards) as one task.
@@ -70,6 +73,10 @@ def solve_shards(
     keep
         Columns of Parquet shards that go with the labels; ``None``: all but lists, structs and
         bytes.
+    engine
+        ``torchrun``: this process, or those that ``torchrun`` started. ``ray``, or a
+        :class:`infoshot.RayEngine`: as many processes on a Ray cluster, which give the same
+        results. If one is lost, all are started again and resume; with ``force`` they begin again.
     progress
         See :mod:`infoshot.core.progress`.
 
@@ -84,7 +91,8 @@ def solve_shards(
     DataError
         If a file cannot be used; the message names it. Finished results are kept.
     LostProcessError
-        If another process of the same ``torchrun`` has ended.
+        If another process of the same ``torchrun`` has ended, or those on a Ray cluster end again
+        and again.
 
     Warns
     -----
@@ -109,6 +117,23 @@ def solve_shards(
     ({'cat': 4, 'dog': 4}, 150)
     >>> temporary.cleanup()
     """
+    on_ray = find_engine(engine)
+    if on_ray is not None:
+        same = partial(
+            solve_shards,
+            support,
+            queries,
+            out,
+            method=method,
+            settings=settings,
+            prior=prior,
+            tolerance=tolerance,
+            force=force,
+            column=column,
+            label_column=label_column,
+            keep=keep,
+        )
+        return run_on_ranks(same, on_ray, device=device, progress=progress)
     support, queries, out = locate(support), locate(queries), local_path("out", out)
     if isinstance(queries, Path) and out.resolve() == queries.resolve():
         raise DataError(f"{out}: out and queries must be different folders.")
