@@ -3,14 +3,15 @@
 import os
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 
 @contextmanager
 def two_nodes():
-    """Start the cluster; yields its address."""
+    """Start the cluster, and yield it."""
     ray = pytest.importorskip("ray", reason="Ray is not installed")
     from ray.cluster_utils import Cluster
 
@@ -21,27 +22,24 @@ def two_nodes():
         cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
         try:
             cluster.add_node(**node)
-            yield cluster.address
+            yield cluster
         finally:
             ray.shutdown()
             cluster.shutdown()
 
 
-def workers(name):
-    """Processes that run a method of an actor of this class, by their titles."""
+def processes_of(name):
+    """Processes that run a method of an actor, such as ``_Worker.run``, by their titles."""
     found = []
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                title = file.read()
-        except OSError:
-            continue
-        if entry.isdigit() and title.startswith(b"ray::" + name.encode()):
-            found.append(int(entry))
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            title = (entry / "cmdline").read_bytes()
+            if title.startswith(b"ray::" + name.encode()):
+                found.append(int(entry.name))
     return sorted(found)
 
 
-def kill(pid):
+def end_process(pid):
     os.kill(pid, signal.SIGKILL)
 
 

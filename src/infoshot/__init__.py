@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the 
         ShapeError,
     )
     from infoshot.core.types import FeatureTable, ResultRow, Solution, Status, TaskBatch, Trace
+    from infoshot.distributed import RayEngine
     from infoshot.estimator import TIMClassifier
     from infoshot.features import read_features, write_features
     from infoshot.features.api import extract, extract_shards
@@ -111,6 +112,7 @@ __all__ = [
     "Prototype",
     "PrototypeT",
     "PtMap",
+    "RayEngine",
     "Reproduction",
     "ResultRow",
     "Review",
@@ -163,6 +165,7 @@ _NAMES = {
         "DataError InfoshotError InvalidArgumentError MissingDependencyError ShapeError"
     ),
     "core.types": "FeatureTable ResultRow Solution Status TaskBatch Trace",
+    "distributed": "RayEngine",
     "estimator": "TIMClassifier",
     "features": "read_features write_features",
     "features.api": "extract extract_shards",
@@ -184,7 +187,7 @@ _NAMES = {
     "training": "TrainConfig TrainResult train",
 }
 _MODULES = {name: f"infoshot.{module}" for module, text in _NAMES.items() for name in text.split()}
-_PACKAGES = {module.partition(".")[0] for module in _NAMES} | {"distributed", "metrics", "report"}
+_PACKAGES = {module.partition(".")[0] for module in _NAMES} | {"metrics", "report"}
 
 
 def __getattr__(name: str) -> object:

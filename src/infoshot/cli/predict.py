@@ -28,6 +28,11 @@ def predict(
     ] = None,
     device: given.Device = None,
     csv_safe: given.CsvSafe = False,
+    engine: given.Engine = "torchrun",
+    address: given.RayAddress = None,
+    workers: given.Workers = None,
+    cpus_per_worker: given.CpusPerWorker = None,
+    gpus_per_worker: given.GpusPerWorker = None,
 ) -> None:
     """Label new images with the classifier of a run, each independently of the others.
 
@@ -41,6 +46,7 @@ def predict(
         cache=cache,
         device=device,
         csv_safe=csv_safe,
+        engine=given.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     counts = Counter(image.label for image in labels if image.label)

@@ -111,7 +111,7 @@ class _Reporter:
 
     def __call__(self, phase: str, done: int, total: int | None) -> None:
         now = time.monotonic()
-        if phase != self._phase or now - self._last >= _PAUSE:
+        if phase != self._phase or done == total or now - self._last >= _PAUSE:
             self._queue.put((phase, done, total))
             self._phase, self._last = phase, now
 
@@ -158,7 +158,9 @@ class _Job:
             runs.append(actor.run.remote({**job, "RANK": str(rank)}, current_folder(), own))
         errors = self._wait(runs)
         if errors:
-            raise next((each for each in errors if not isinstance(each, LostProcessError)), errors[0])
+            raise next(
+                (each for each in errors if not isinstance(each, LostProcessError)), errors[0]
+            )
         result, found = self._ray.get(runs[0])
         repeat_warnings(found)
         return result  # type: ignore[no-any-return]
@@ -200,7 +202,8 @@ class _Job:
             for phase, done, total in self._queue.get_nowait_batch(self._queue.qsize()):
                 if (phase, total) != (self._bar.phase, self._bar.total):
                     self._bar.start(phase, total, "rows")
-                self._bar.advance(done - self._bar.done)
+                if done > self._bar.done:
+                    self._bar.advance(done - self._bar.done)
 
 
 def _lost(error: Exception) -> LostProcessError:

@@ -13,6 +13,7 @@ from infoshot.core.errors import DataError
 from infoshot.core.outputs import write_output
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath
+from infoshot.distributed import EngineLike, find_engine
 from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import (
     Extraction,
@@ -20,6 +21,7 @@ from infoshot.features.extract import (
     encode_images,
     encoder_provenance,
 )
+from infoshot.features.ray_shards import encode_images_on_ray
 from infoshot.images.folders import find_images
 from infoshot.labelling.classifier import load_classifier
 from infoshot.labelling.decide import ImageLabel, make_labels
@@ -37,6 +39,7 @@ def predict(
     cache: AnyPath | None = None,
     device: str | None = None,
     csv_safe: bool = False,
+    engine: EngineLike = "torchrun",
     progress: ProgressLike = None,
 ) -> list[ImageLabel]:
     """Label new images with the classifier of a run, each independently of the others.
@@ -56,6 +59,9 @@ def predict(
         Give no label to images that are unlike the examples of every class.
     cache
         Folder in which features are cached; by default that of the run.
+    engine
+        ``torchrun``: this process. ``ray``, or a :class:`infoshot.RayEngine`: the workers of a Ray
+        cluster encode the images. They all use ``cache``.
     device, csv_safe, progress
         As in :func:`label`.
 
@@ -72,21 +78,33 @@ def predict(
     --------
     >>> labels = predict("run", "new_photos")  # doctest: +SKIP
     """
-    source, given = Path(classifier), Path(images)
+    source, given, on_ray = Path(classifier), Path(images), find_engine(engine)
     known = load_classifier(source)
     known = dataclasses.replace(known, reject_outliers=reject_outliers or known.reject_outliers)
     check_results([source, given, *find_run_images(source)], [None if out is None else Path(out)])
     files = find_images(given)
-    encoder = open_encoder(known.backbone if backbone is None else backbone)
-    how = Extraction(device=device or default_device())
+    backbone = known.backbone if backbone is None else backbone
+    encoder = open_encoder(backbone)
+    how = Extraction(device="cpu" if on_ray else device or default_device())
     check_same_encoder(encoder, how, known.encoder)
     if encoder.backbone.feature_dim != known.weights.shape[1]:
         raise DataError(f"{source}: its class weights do not fit the features of the encoder.")
     folder = Path(cache) if cache else find_run_cache(source) or default_cache_folder()
-    kept = FeatureCache(folder, encoder_provenance(encoder, how), encoder.backbone.feature_dim)
+    provenance, locations = encoder_provenance(encoder, how), [file.location for file in files]
     with open_progress(progress) as bar:
-        locations = [file.location for file in files]
-        encoded = encode_images(locations, lambda: encoder, how, cache=kept, progress=bar)
+        if on_ray is not None:
+            encoded = encode_images_on_ray(
+                locations,
+                backbone,
+                provenance,
+                cache=folder,
+                engine=on_ray,
+                device=device,
+                progress=bar,
+            )
+        else:
+            kept = FeatureCache(folder, provenance, encoder.backbone.feature_dim)
+            encoded = encode_images(locations, lambda: encoder, how, cache=kept, progress=bar)
     readable = encoded.readable
     probabilities = torch.full((len(files), len(known.classes)), torch.nan)
     outliers = torch.zeros(len(files), dtype=torch.bool)
