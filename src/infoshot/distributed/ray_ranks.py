@@ -29,6 +29,7 @@ from infoshot.distributed.ray_cluster import (
 Result = TypeVar("Result")
 _MOST_STARTS = 4
 _SECONDS_TO_END = 60.0  # for the others, after one process has ended
+_SECONDS_TO_CHECK = 5.0  # between two looks at the nodes, while other jobs use them
 _PAUSE = 1.0  # between two reports of progress; also until locks of killed processes are free
 
 
@@ -59,15 +60,16 @@ def run_on_ranks(
         If processes ended again and again.
     """
     with open_cluster(engine) as ray, open_progress(progress) as bar:
-        workers = choose_workers(ray, engine, device)
-        if 0 < workers.gpus < 1:
+        if engine.gpus_per_worker not in (None, 0, 1):
             raise InvalidArgumentError(
                 "gpus_per_worker must be 0 or 1, since the processes of one solve cannot share a "
-                f"GPU; got {workers.gpus:g}."
+                f"GPU; got {engine.gpus_per_worker:g}."
             )
+        choose = partial(choose_workers, ray, engine, device)
         for n_left in reversed(range(_MOST_STARTS)):
-            job = _Job(ray, workers, bar)
+            job = _Job(ray, choose(), bar)
             try:
+                job.wait_for_places(choose)
                 return job.run(work)
             except LostProcessError as error:
                 if not n_left:
@@ -137,6 +139,12 @@ class _Job:
             .remote()
             for number in range(workers.number)
         ]
+
+    def wait_for_places(self, choose: Callable[[], Workers]) -> None:
+        """Wait until all processes have their place; ``choose`` says how many there could be."""
+        while not self._group.wait(timeout_seconds=_SECONDS_TO_CHECK):
+            if choose().number < self._workers.number:
+                raise LostProcessError("a node of the Ray cluster has been lost.")
 
     def run(self, work: Callable[..., Result]) -> Result:
         """Call ``work`` in all processes, and wait for them."""
