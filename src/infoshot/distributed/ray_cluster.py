@@ -127,8 +127,7 @@ def open_cluster(engine: RayEngine) -> Iterator[Any]:
     try:
         ray.init(address=address, logging_level="error")
     except (Exception, SystemExit) as error:  # Ray exits after it has tried for minutes
-        reason = " ".join(str(error).split())[:200].rstrip(". ") or "Ray gives no reason"
-        raise DataError(f"the Ray cluster cannot be reached ({reason}).") from error
+        raise DataError(f"the Ray cluster cannot be reached ({first_line(error)}).") from error
     try:
         yield ray
     finally:
@@ -186,6 +185,12 @@ def enter_folder(folder: str) -> None:
 def current_folder() -> str:
     """Return what :func:`enter_folder` takes."""
     return str(Path.cwd())
+
+
+def first_line(error: BaseException) -> str:
+    """Return what Ray says about an error, without what follows on many lines."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200].rstrip(". ")
 
 
 def repeat_warnings(found: list[tuple[type[Warning], str]]) -> None:

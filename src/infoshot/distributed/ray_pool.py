@@ -11,7 +11,12 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from infoshot.core.errors import LostProcessError
-from infoshot.distributed.ray_cluster import Workers, current_folder, enter_folder
+from infoshot.distributed.ray_cluster import (
+    Workers,
+    current_folder,
+    enter_folder,
+    first_line,
+)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -125,7 +130,7 @@ class _Pool(Generic[Item, Result]):
         if self._lost[number] > _MOST_LOSSES:
             raise LostProcessError(
                 f"{self._lost[number]} workers of the Ray cluster have ended at the same piece of "
-                f"work ({' '.join(str(error).split())[:200].rstrip('. ')})."
+                f"work ({first_line(error)})."
             ) from error
         if number is not None:
             self._todo.appendleft(number)

@@ -22,6 +22,7 @@ from infoshot.distributed.ray_cluster import (
     choose_workers,
     current_folder,
     enter_folder,
+    first_line,
     open_cluster,
     repeat_warnings,
 )
@@ -215,5 +216,4 @@ class _Job:
 
 
 def _lost(error: Exception) -> LostProcessError:
-    reason = " ".join(str(error).split())[:200].rstrip(". ")
-    return LostProcessError(f"a process on the Ray cluster has ended ({reason}).")
+    return LostProcessError(f"a process on the Ray cluster has ended ({first_line(error)}).")
