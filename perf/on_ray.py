@@ -6,8 +6,9 @@ Two processes of one core each: two nodes of a Ray cluster on this machine, and 
 ``torchrun``. The commands run in turns, ``--rounds`` times each; figures are the best. Photos are
 those of ``perf.encoding`` (500 x 375 pixels, efficientnet-lite0), shards those of ``perf.shards``
 (100 classes, 128 features, float16). Seconds are the wall clock of the whole command, start
-included; ``ray_seconds_killed`` is that of the command on Ray when one of its processes is killed half
-way. The files of all runs must be equal.
+included; ``ray_seconds_killed`` is that of the command on Ray when one of its processes is killed
+half way. The files of all runs must be equal. ``alone`` is what encoding costs without starting
+anything, in one thread: images per second of processor time, best of the rounds.
 """
 
 import argparse

@@ -2,11 +2,16 @@
 
 import os
 import signal
+import socket
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    CLIENT_PORT = free.getsockname()[1]
 
 
 @contextmanager
@@ -19,7 +24,8 @@ def two_nodes():
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("OMP_NUM_THREADS", "1")
         node = {"num_cpus": 1, "object_store_memory": 80_000_000}
-        cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        head = {**node, "include_dashboard": False, "ray_client_server_port": CLIENT_PORT}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             cluster.add_node(**node)
             yield cluster

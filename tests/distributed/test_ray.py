@@ -14,7 +14,7 @@ from infoshot.features.api import extract_shards
 from infoshot.shards import solve_shards
 from tests.encoders import save_conv4
 from tests.image_folders import make_folders
-from tests.ray_cluster import end_process, processes_of, two_nodes, wait_until
+from tests.ray_cluster import CLIENT_PORT, end_process, processes_of, two_nodes, wait_until
 from tests.shards.made_shards import make_shards
 from tests.shards.test_shard_ranks import start_ranks, wait_for
 
@@ -148,6 +148,19 @@ def test_errors_of_workers_are_raised_here(photos, checkpoint, engine, tmp_path)
             address=engine.address, workers=9))  # fmt: skip
 
 
+def test_a_machine_outside_of_the_cluster(cluster, tmp_path):
+    """Through Ray's client: the command itself is no part of the cluster."""
+    pytest.importorskip("grpc", reason="grpcio is not installed")
+    on_disk = make_shards(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "infoshot", "solve-shards", "--support", on_disk.support,
+         "--queries", on_disk.queries, "--out", "run", "--engine", "ray", "--workers", "1",
+         "--address", f"ray://127.0.0.1:{CLIENT_PORT}", "--set", "n_steps=3"],
+        capture_output=True, text=True, timeout=90, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert "2,400 rows of 5 shards labelled after 3 iterations" in done.stdout
+
+
 def test_nodes_with_other_files_are_named(engine, tmp_path, monkeypatch):
     from infoshot.distributed import ray_pool
     from infoshot.features.ray_shards import _open_same
@@ -226,13 +239,20 @@ def test_a_solve_gives_the_bytes_of_torchrun(on_disk, under_torchrun, cluster, t
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_solve_survives_a_killed_process(on_disk, under_torchrun, engine, tmp_path, number):
-    out = tmp_path / "run"
-    job = Later(lambda: solve_shards(on_disk.support, on_disk.queries, out, engine=engine))
+    out, seen = tmp_path / "run", []
+    job = Later(
+        lambda: solve_shards(
+            on_disk.support, on_disk.queries, out, engine=engine,
+            progress=lambda *event: seen.append(event),
+        )
+    )  # fmt: skip
     wait_until((out / "state.safetensors").exists)
     end_process(processes_of("_Rank.run")[number])
     assert not (out / "run.json").exists()
     job.wait()
     check_equal_results(out, under_torchrun)
+    first, second = (total for phase, done, total in seen if (phase, done) == ("solving", 0))
+    assert 0 < second < first  # it resumed
 
 
 def test_a_solve_that_loses_every_start_ends_with_a_sentence(
@@ -243,7 +263,7 @@ def test_a_solve_that_loses_every_start_ends_with_a_sentence(
     job = Later(lambda: solve_shards(on_disk.support, on_disk.queries, out, engine=engine))
     wait_until((out / "state.safetensors").exists)
     end_process(processes_of("_Rank.run")[0])
-    with pytest.raises(LostProcessError, match="process"):
+    with pytest.raises(LostProcessError, match=r"^a process on the Ray cluster has ended \("):
         job.wait()
 
 

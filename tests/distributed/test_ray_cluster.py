@@ -5,11 +5,14 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from infoshot import DataError, InvalidArgumentError, MissingDependencyError, RayEngine
-from infoshot.distributed.ray_cluster import choose_workers, open_cluster
+from infoshot.core.errors import LostProcessError
+from infoshot.distributed.ray_cluster import Workers, choose_workers, open_cluster
+from infoshot.distributed.ray_ranks import _Job
 from infoshot.features.api import extract_shards
 from infoshot.labelling import predict
 from infoshot.shards import solve_shards
@@ -147,6 +150,13 @@ def test_workers_that_do_not_fit_and_other_devices_are_refused():
         with pytest.raises(InvalidArgumentError) as error:
             choose_workers(ray, engine, device)
         assert str(error.value) == sentence
+
+
+def test_a_job_does_not_wait_for_the_place_of_a_lost_node():
+    job = _Job.__new__(_Job)
+    job._workers, job._group = Workers(3, 1, 0.0, "cpu"), SimpleNamespace(wait=lambda **_: False)
+    with pytest.raises(LostProcessError, match=r"^a node of the Ray cluster has been lost\.$"):
+        job.wait_for_places(lambda: Workers(2, 1, 0.0, "cpu"))
 
 
 def test_commands_name_their_options(photos, tmp_path):

@@ -72,10 +72,10 @@ def run_on_ranks(
             try:
                 job.wait_for_places(choose)
                 return job.run(work)
-            except LostProcessError as error:
+            except LostProcessError:
                 if not n_left:
                     raise
-                bar.say(f"{error} Starting all processes again.")
+                bar.say("a process on the Ray cluster has ended; all of them start again.")
             finally:
                 job.end()
             time.sleep(_PAUSE)
@@ -200,7 +200,7 @@ class _Job:
                 except self._ray.exceptions.RayTaskError as error:
                     errors.append(error.cause)
                 except self._ray.exceptions.RayError as error:
-                    errors.append(_lost(error))
+                    errors.insert(0, _lost(error))  # the cause of those that others report
             if errors and deadline == math.inf:
                 deadline = time.monotonic() + _SECONDS_TO_END
         return errors
