@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,7 +26,9 @@ def two_nodes():
         patch.setenv("OMP_NUM_THREADS", "1")
         node = {"num_cpus": 1, "object_store_memory": 80_000_000}
         head = {**node, "include_dashboard": False, "ray_client_server_port": CLIENT_PORT}
-        cluster = Cluster(initialize_head=True, head_node_args=head)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # Ray leaves files open
+            cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             cluster.add_node(**node)
             yield cluster

@@ -40,7 +40,7 @@ def map_on_workers(
     items
         What to work on. A worker that ends loses the results of one item, which is then done again.
     workers
-        How many to start; those that find no room start later, or never.
+        How many to start; those that no node can take start later, or never.
 
     Raises
     ------
@@ -125,7 +125,7 @@ class _Pool(Generic[Item, Result]):
                 self._ray.kill(actor)
 
     def _replace(self, actor: Any, number: int | None, error: Exception) -> None:  # noqa: ANN401
-        """Start another worker for one that has ended, and put back what it worked on."""
+        """Start another worker for one that has ended, and let others do what it worked on."""
         self._lost[number] += 1
         if self._lost[number] > _MOST_LOSSES:
             raise LostProcessError(

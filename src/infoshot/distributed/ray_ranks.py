@@ -1,7 +1,7 @@
 """The processes of one job on a Ray cluster, described to each other as ``torchrun`` does.
 
 They set up the process group themselves (``ranks.py``), so a job takes the same path as under
-``torchrun``. If one of them ends, all are started again: the job must resume by itself.
+``torchrun``. If one of them ends, all are started again: the job must resume.
 """
 
 import math
