@@ -59,7 +59,7 @@ def test_public_names_are_these():
     solvers = {type(method.solver).__name__ for method in infoshot.METHODS.values()}
     types = [
         "BenchResult", "Encoder", "FeatureTable", "ImageLabel", "InputSpec", "LabelResult",
-        "LabelStudioModel",
+        "LabelStudioModel", "RayEngine",
         "Reproduction", "ResultRow", "Review", "ShardSummary", "Solution", "Status", "TaskBatch",
         "Trace", "TrainResult",
     ]  # fmt: skip

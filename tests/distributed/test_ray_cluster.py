@@ -58,7 +58,7 @@ def test_a_cluster_that_is_not_there_is_named_at_once(photos, tmp_path, monkeypa
     address, start = f"127.0.0.1:{free_port()}", time.monotonic()
     sentence = (
         f"^address {address}: the Ray cluster cannot be reached \\(Connection refused\\); start it "
-        "with ray start --head, or leave out address to use this machine alone\\.$"
+        "with ray start, or leave out address to use this machine alone\\.$"
     )
     with pytest.raises(DataError, match=sentence):
         extract_shards(photos, tmp_path / "out", engine=RayEngine(address=address))

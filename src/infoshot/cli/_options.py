@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.json_file import parse_json
 from infoshot.core.regular_file import read_regular
 from infoshot.core.setting_text import parse_setting
-
-if TYPE_CHECKING:
-    from infoshot.distributed import EngineLike
 
 Dataset = Annotated[
     str, typer.Option(help="mini-imagenet, tiered-imagenet, cub, or folder: any class folders.")
@@ -52,22 +49,6 @@ Column = Annotated[
     str | None, typer.Option(help="Parquet: column of embeddings; default: the only float lists.")
 ]
 LabelColumn = Annotated[str | None, typer.Option(help="Parquet: labels; default: label, labels.")]
-
-Engine = Annotated[
-    str, typer.Option(help="torchrun: this process or those of torchrun; ray: a Ray cluster.")
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(help="Ray: HOST:PORT, ray://HOST:PORT or auto; default: RAY_ADDRESS, or here."),
-]
-Workers = Annotated[
-    int | None, typer.Option(help="Ray: processes to start; default: as many as fit.")
-]
-CpusPerWorker = Annotated[int | None, typer.Option(help="Ray: cores of each process; default: 1.")]
-GpusPerWorker = Annotated[
-    float | None,
-    typer.Option(help="Ray: share of a GPU, such as 0.25; default: 1 if there are any."),
-]
 
 CsvSafe = Annotated[
     bool,
@@ -124,30 +105,6 @@ def parse_prior(given: str) -> dict[str, float]:
     if not all(0 < share < float("inf") for share in shares.values()):
         raise InvalidArgumentError("--prior must give every class a share above 0.")
     return shares
-
-
-def parse_engine(
-    engine: str,
-    address: str | None,
-    workers: int | None,
-    cpus_per_worker: int | None,
-    gpus_per_worker: float | None,
-) -> "EngineLike":
-    """Return the engine that the options of a command describe."""
-    from infoshot.distributed import RayEngine
-
-    options = {
-        "address": address,
-        "workers": workers,
-        "cpus_per_worker": cpus_per_worker,
-        "gpus_per_worker": gpus_per_worker,
-    }
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if engine == "ray":
-        return RayEngine(**given)
-    if given:
-        raise InvalidArgumentError(f"{next(iter(given))} must be left out without --engine ray.")
-    return engine
 
 
 def list_options(command: Any) -> dict[str, str]:  # noqa: ANN401 - a command or group of typer

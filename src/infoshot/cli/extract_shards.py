@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from infoshot.cli import _options as given
+from infoshot.cli import _ray_options as cluster
 from infoshot.cli._console import stdout
 from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
@@ -29,11 +30,11 @@ def extract_shards(
     format: Annotated[
         str, typer.Option(help="safetensors, or parquet: columns path, embedding and id (of tars).")
     ] = "safetensors",
-    engine: given.Engine = "torchrun",
-    address: given.RayAddress = None,
-    workers: given.Workers = None,
-    cpus_per_worker: given.CpusPerWorker = None,
-    gpus_per_worker: given.GpusPerWorker = None,
+    engine: cluster.Engine = "torchrun",
+    address: cluster.RayAddress = None,
+    workers: cluster.Workers = None,
+    cpus_per_worker: cluster.CpusPerWorker = None,
+    gpus_per_worker: cluster.GpusPerWorker = None,
 ) -> None:
     """Compute the features of any images as shards for solve-shards; finished shards are kept.
 
@@ -52,7 +53,7 @@ def extract_shards(
         dtype=dtype,
         device=device,
         format=format,
-        engine=given.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
+        engine=cluster.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     if is_main_process():

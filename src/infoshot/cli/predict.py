@@ -8,6 +8,7 @@ import typer
 
 from infoshot import labelling
 from infoshot.cli import _options as given
+from infoshot.cli import _ray_options as cluster
 from infoshot.cli._console import count_statuses, print_table, stdout
 
 
@@ -28,11 +29,11 @@ def predict(
     ] = None,
     device: given.Device = None,
     csv_safe: given.CsvSafe = False,
-    engine: given.Engine = "torchrun",
-    address: given.RayAddress = None,
-    workers: given.Workers = None,
-    cpus_per_worker: given.CpusPerWorker = None,
-    gpus_per_worker: given.GpusPerWorker = None,
+    engine: cluster.Engine = "torchrun",
+    address: cluster.RayAddress = None,
+    workers: cluster.Workers = None,
+    cpus_per_worker: cluster.CpusPerWorker = None,
+    gpus_per_worker: cluster.GpusPerWorker = None,
 ) -> None:
     """Label new images with the classifier of a run, each independently of the others.
 
@@ -46,7 +47,7 @@ def predict(
         cache=cache,
         device=device,
         csv_safe=csv_safe,
-        engine=given.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
+        engine=cluster.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     counts = Counter(image.label for image in labels if image.label)

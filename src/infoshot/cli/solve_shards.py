@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from infoshot.cli import _options as given
+from infoshot.cli import _ray_options as cluster
 from infoshot.cli._console import print_table, stdout
 from infoshot.core.memory import keep_freed_memory
 from infoshot.distributed import is_main_process
@@ -51,11 +52,11 @@ def solve_shards_command(
             "lists, structs and bytes."
         ),
     ] = None,
-    engine: given.Engine = "torchrun",
-    address: given.RayAddress = None,
-    workers: given.Workers = None,
-    cpus_per_worker: given.CpusPerWorker = None,
-    gpus_per_worker: given.GpusPerWorker = None,
+    engine: cluster.Engine = "torchrun",
+    address: cluster.RayAddress = None,
+    workers: cluster.Workers = None,
+    cpus_per_worker: cluster.CpusPerWorker = None,
+    gpus_per_worker: cluster.GpusPerWorker = None,
 ) -> None:
     """Label the rows of many files of features as one task, without holding them in memory.
 
@@ -83,7 +84,7 @@ def solve_shards_command(
         column=column,
         label_column=label_column,
         keep=keep.split(",") if keep else None,
-        engine=given.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
+        engine=cluster.parse_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     if is_main_process():

@@ -223,5 +223,5 @@ def _check_address(address: str) -> None:
         reason = error.strerror or "no answer"
         raise DataError(
             f"address {address}: the Ray cluster cannot be reached ({reason}); start it with ray "
-            "start --head, or leave out address to use this machine alone."
+            "start, or leave out address to use this machine alone."
         ) from error
