@@ -1,0 +1,40 @@
+"""What MkDocs calls while it builds the site: generated pages, links to other folders, formulas.
+
+Pages of ``docs/`` are read as they are. Pages about files outside of it (README, results, source
+files that a page links to) and the reference are generated in memory; nothing is written but the
+site.
+"""
+
+import formulas
+import outside
+import reference
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the generated pages to the navigation."""
+    assert config.nav is not None
+    config.nav.insert(2, {"Reference": reference.navigation()})
+    config.nav += [{"Results": outside.RESULTS}, {"Project": outside.PROJECT}]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    for target, source in outside.find_copies().items():
+        files.append(File.generated(config, target, abs_src_path=str(source)))
+    for target, text in (outside.write_pages() | reference.write_pages()).items():
+        files.append(File.generated(config, target, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links to files outside of docs/ lead to their pages."""
+    return outside.map_links(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Write formulas as MathML, and link pages of docs/ that docstrings name."""
+    return outside.link_names(formulas.write_mathml(html), page.url)
