@@ -28,7 +28,23 @@ BACKBONES: Mapping[str, Callable[[], Backbone]] = {
     "wrn28-10": Wrn28x10,
     "efficientnet-lite0": EfficientNetLite0,
 }
+"""The networks that can be trained, by name; each is made without weights.
+
+Examples
+--------
+>>> from infoshot.backbones import BACKBONES
+>>> BACKBONES["resnet12"]().feature_dim
+640
+"""
 PRETRAINED: Mapping[str, Callable[[], Backbone]] = {"efficientnet-lite0": pretrained_lite0}
+"""The networks that come with weights, by name.
+
+Examples
+--------
+>>> from infoshot.backbones import PRETRAINED
+>>> list(PRETRAINED)
+['efficientnet-lite0']
+"""
 
 
 def make_backbone(name: str) -> Backbone:
@@ -45,6 +61,11 @@ def make_backbone(name: str) -> Backbone:
     ------
     InvalidArgumentError
         If the name is unknown, or what it names does not return a network.
+
+    Examples
+    --------
+    >>> make_backbone("resnet18").feature_dim
+    512
     """
     if name in BACKBONES:
         return BACKBONES[name]()

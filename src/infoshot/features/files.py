@@ -83,7 +83,15 @@ class _Content:
 
 
 def default_features_path() -> Path:
-    """Return the path of the embedded features: mini-ImageNet test classes, ResNet-18."""
+    """Return the path of the embedded features: mini-ImageNet test classes, ResNet-18.
+
+    Examples
+    --------
+    >>> from infoshot import read_features
+    >>> table = read_features(default_features_path())
+    >>> table.features.shape, len(table.class_names)
+    (torch.Size([12000, 512]), 20)
+    """
     return Path(str(resources.files("infoshot") / "assets" / "mini_test_resnet18.safetensors"))
 
 
@@ -95,6 +103,16 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
     DataError
         If the file is missing, damaged, of another format or inconsistent; the message says what
         was found and what is accepted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/few.npz", features=np.eye(3, dtype="float32"), labels=[0, 1, -1])
+    ...     table = read_features(f"{folder}/few.npz")
+    >>> table.labels
+    tensor([ 0,  1, -1])
     """
     path, magic = Path(path), b""
     try:
@@ -119,7 +137,17 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
 
 
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
-    """Write a table as safetensors, atomically; equal tables give equal bytes."""
+    """Write a table as safetensors, atomically; equal tables give equal bytes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> table = FeatureTable(torch.eye(2), torch.tensor([0, 1]), class_names=("cat", "dog"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_features(f"{folder}/few.safetensors", table)
+    ...     print(read_features(f"{folder}/few.safetensors").class_names)
+    ('cat', 'dog')
+    """
     _check_names(Path(path), list(table.class_names), -1)
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     for name in _BASE:
@@ -130,7 +158,13 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
 
 
 def digest(path: str | os.PathLike[str]) -> str:
-    """Return the sha256 of a file's content, in hexadecimal."""
+    """Return the sha256 of a file's content, in hexadecimal.
+
+    Examples
+    --------
+    >>> len(digest(default_features_path()))
+    64
+    """
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

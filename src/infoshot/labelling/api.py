@@ -97,6 +97,13 @@ class LabelResult:
     target
         With ``target``: how many labels can be expected to be correct at that rate, and how sure
         that is. ``target.text()`` says it.
+
+    Examples
+    --------
+    >>> from infoshot import label
+    >>> result = label("examples", "photos", "run")
+    >>> result.classes, len(result.images), result.labels_path.as_posix()
+    (('cat', 'dog'), 8, 'run/labels.csv')
     """
 
     folder: Path
@@ -217,9 +224,9 @@ def label(
 
     Examples
     --------
-    >>> result = label("examples", "photos", "run")  # doctest: +SKIP
-    >>> result.labels["photos/1.jpg"], result.estimate.accuracy  # doctest: +SKIP
-    ('cat', 0.93)
+    >>> result = label("examples", "photos", "run")
+    >>> result.labels["photos/1.png"], result.estimate.accuracy
+    ('cat', 1.0)
     """
     exports = check_exports(export)
     checks.between("threshold", threshold, 0, 1)

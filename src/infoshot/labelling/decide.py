@@ -55,6 +55,13 @@ class ImageLabel:
         ``labelled``, ``unsure``, ``outlier`` or ``unreadable``.
     reason
         Why it has that status; ``given`` if a person decided it.
+
+    Examples
+    --------
+    >>> from infoshot import label
+    >>> image = label("examples", "photos", "run").images[0]
+    >>> image.path, image.label, image.status
+    ('photos/1.png', 'cat', 'labelled')
     """
 
     path: str

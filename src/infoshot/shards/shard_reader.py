@@ -34,6 +34,16 @@ class Shard:
     """A file of features: the shape of its content, and where in the file it starts.
 
     ``size`` and ``modified`` (in nanoseconds) identify this version of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/part0.npy", np.zeros((3, 2), "float16"))
+    ...     shard = find_shards(Path(folder))[0]
+    >>> shard.n_rows, shard.dim, shard.dtype
+    (3, 2, torch.float16)
     """
 
     path: Path
@@ -126,6 +136,15 @@ def find_shards(folder: Path) -> list[Shard]:
     ------
     DataError
         If there are none, a file is not a shard or truncated, or shards do not fit together.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/part0.npy", np.zeros((3, 2), "float16"))
+    ...     [shard.name for shard in find_shards(Path(folder))]
+    ['part0']
     """
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "there is no such folder"

@@ -66,6 +66,16 @@ class State:
     ``posterior`` holds the query probabilities that the last step started from, with classes as
     rows, shape ``(task, class, query)``. ``solve`` compares it between steps to stop tasks that
     have converged; a solver without a ``tolerance`` may leave it empty.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from infoshot import Prototype, TaskBatch
+    >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> tasks = TaskBatch(z_sup, torch.tensor([[0, 1]]), z_sup, n_way=2)
+    >>> state = Prototype().init(tasks)
+    >>> isinstance(state, State), state.weights.shape
+    (True, torch.Size([1, 2, 2]))
     """
 
     posterior: Tensor = dataclasses.field(default_factory=partial(torch.empty, 0))
@@ -89,6 +99,13 @@ class Solver(ABC, Generic[StateT]):
     Concrete solvers are frozen dataclasses. Every field is a hyperparameter with a default.
     ``rules`` maps names of fields to checks of their values, which ``validate`` applies; fields
     without a rule take any value.
+
+    Examples
+    --------
+    >>> from infoshot import TimAdm
+    >>> solver = TimAdm(n_steps=50)
+    >>> solver.settings()["n_steps"], solver.with_settings(n_steps=10).n_steps, solver.inductive
+    (50, 10, True)
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {
