@@ -20,7 +20,7 @@ perf: .venv/.perf  ## measure speed as ratios; OUT=results/perf.json saves them
 	$(BIN)/python -m pytest perf -o addopts="" --benchmark-disable-gc --benchmark-columns=min,mean $(if $(OUT),--out $(OUT))
 	$(BIN)/python -m perf.whole_evaluation
 
-slow: .venv/.dev  ## run the tests that take minutes
+slow: docs  ## run the tests that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 clean:

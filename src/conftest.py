@@ -33,8 +33,8 @@ def _work_in_a_folder(
     torch.set_num_threads(1)
     monkeypatch.setenv("INFOSHOT_CACHE", str(tmp_path_factory.getbasetemp() / "cache-of-examples"))
     for name in ("images", "run", "runs"):
-        words = ('"data', '"photos', '"run') if name == "images" else (f'"{name}"', f'"{name}/')
-        if any(word in test.docstring for word in words):
+        starts = ('"data', '"photos', '"run') if name == "images" else (f'"{name}"', f'"{name}/')
+        if any(start in test.docstring for start in starts):
             folder = request.getfixturevalue(f"_{name}_of_examples")
             shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
             monkeypatch.chdir(tmp_path)

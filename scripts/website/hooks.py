@@ -36,5 +36,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Write formulas as MathML, and link pages of docs/ that docstrings name."""
-    return outside.link_names(formulas.write_mathml(html), page.url)
+    """Write formulas as MathML, and link the pages and public names that a text names as code."""
+    return reference.link_names(outside.link_names(formulas.write_mathml(html), page.url))

@@ -47,7 +47,7 @@ PROJECT = [
 _COPIED = {".png", ".gif", ".svg", ".html", ".json", ".csv"}  # browsers show these
 _LANGUAGES = {".py": "python", ".toml": "toml", ".md": "markdown", ".sh": "bash"}
 _NAMED_PAGE = re.compile(r"<code>docs/([\w-]+)\.md</code>")
-_LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
+_LINK = re.compile(r"(?P<name>\[[\w/.-]+\.md)?\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def find_copies() -> dict[str, Path]:
@@ -68,17 +68,21 @@ def write_pages() -> dict[str, str]:
 
 
 def map_links(markdown: str, uri: str) -> str:
-    """Let relative links lead to the pages of the files that they name in the repository."""
+    """Let relative links lead to the pages of the files that they name in the repository.
+
+    A link whose text is the name of a file shows the title of the page instead.
+    """
     name = _name_of_page(uri)
     if name is None:
         return markdown
 
     def replace(match: re.Match[str]) -> str:
-        target = _resolve(name, match[2])
+        target = _resolve(name, match["target"])
         if target is None:
             return match[0]
         place = posixpath.relpath(_place(target), posixpath.dirname(uri) or ".")
-        return f"{match[1]}{place}{match[3] or ''}{match[4]}"
+        text = f"[{_title(target)}" if match["name"] and target.endswith(".md") else match["name"]
+        return f"{text or ''}]({place}{match['anchor'] or ''})"
 
     return _LINK.sub(replace, markdown)
 
@@ -109,6 +113,12 @@ def _resolve(name: str, link: str) -> str | None:
     return target if "://" not in link and (ROOT / target).exists() else None
 
 
+@cache
+def _title(name: str) -> str:
+    """Return the first heading of a Markdown file."""
+    return (ROOT / name).read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
+
+
 def _is_in_docs(name: str) -> bool:
     return name.startswith("docs/")
 
@@ -131,7 +141,7 @@ def _linked_files() -> frozenset[str]:
     found = set()
     for page in pages:
         for match in _LINK.finditer((ROOT / page).read_text(encoding="utf-8")):
-            target = _resolve(page, match[2])
+            target = _resolve(page, match["target"])
             if target is not None and not target.endswith("/"):
                 found.add(target)
     folders = [ROOT / name for name in found if _place(name).startswith("source/")]

@@ -1,9 +1,10 @@
 """Pages of the reference: Python names from their docstrings, commands from the command line."""
 
 import inspect
+import re
 from typing import Any
 
-from public_names import PAGES, find_object, public_names
+from public_names import PAGES, find_object, identifiers, public_names
 from rest_docstrings import as_markdown
 
 import infoshot
@@ -12,6 +13,7 @@ from infoshot.cli._commands import COMMANDS
 from infoshot.cli.app import app, load_command
 from infoshot.solvers import ASSUMPTIONS
 
+_CODE = re.compile(r'(?<!">)<code>([\w.]+)</code>')  # not within a link
 # What people use most, shown before the list of all names.
 _GROUPS = {
     "Actions": lambda value: inspect.isfunction(value),
@@ -49,6 +51,23 @@ def navigation() -> list[Any]:
         {"Commands": ["reference/commands/index.md", *commands]},
         {"Python": pages},
     ]
+
+
+def link_names(html: str) -> str:
+    """Link public names that a text names as code: classes, and full names such as infoshot.bench.
+
+    The plugin autorefs replaces the element that this writes. Other names, such as ``label``, also
+    mean commands and folders.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        known = identifiers()
+        name = match[1] if match[1] in known.values() else known.get(match[1], "")
+        if not name or (match[1].islower() and "." not in match[1]):
+            return match[0]
+        return f'<autoref identifier="{name}">{match[0]}</autoref>'
+
+    return _CODE.sub(replace, html)
 
 
 def _is_method(kind: type) -> bool:

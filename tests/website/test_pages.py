@@ -70,6 +70,25 @@ def test_links_to_other_folders_lead_to_their_pages(website, page, link, target)
     assert posixpath.normpath(posixpath.join(posixpath.dirname(page), found)) == target
 
 
+def test_links_named_after_a_file_show_the_title_of_its_page(website):
+    shown = website("outside").map_links("see [pools.md](pools.md#all-methods).", "label.md")
+    assert shown == "see [Single pools of images](pools.md#all-methods)."
+
+
+def test_public_names_in_a_text_become_links(website):
+    link = website("reference").link_names
+    name = '<autoref identifier="infoshot.TaskBatch"><code>TaskBatch</code></autoref>'
+    assert link("a <code>TaskBatch</code>") == f"a {name}"
+    full = "<code>infoshot.metrics.accuracy</code>"
+    assert link(full) == f'<autoref identifier="infoshot.metrics.accuracy">{full}</autoref>'
+    for other in (
+        "<code>label</code>",
+        '<a href="x"><code>TaskBatch</code></a>',
+        "<code>--json</code>",
+    ):
+        assert link(other) == other
+
+
 def test_other_links_stay(website):
     for link in ("https://arxiv.org/abs/2008.11297", "#formulas", "no-such-file.md"):
         assert website("outside").map_links(f"[it]({link})", "math.md") == f"[it]({link})"
