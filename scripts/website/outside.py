@@ -104,7 +104,10 @@ def _name_of_page(uri: str) -> str | None:
     names = {uri: name for name, uri in _PAGES.items()}
     if uri in names:
         return names[uri]
-    return f"docs/{uri}" if (ROOT / "docs" / uri).is_file() else None
+    for name in (f"docs/{uri}", f"docs/{uri.removesuffix('.md')}.py"):
+        if (ROOT / name).is_file():
+            return name
+    return None
 
 
 def _resolve(name: str, link: str) -> str | None:
@@ -130,7 +133,9 @@ def _place(name: str) -> str:
     if f"{name}/README.md" in _PAGES:
         return _PAGES[f"{name}/README.md"]
     if _is_in_docs(name):
-        return name.removeprefix("docs/")
+        place = name.removeprefix("docs/")
+        is_folder = (ROOT / name).is_dir()
+        return f"{place}/index.md" if is_folder else re.sub(r"\.py$", ".md", place)
     return name if Path(name).suffix in _COPIED else f"source/{name}.md"
 
 

@@ -157,12 +157,11 @@ def _assumed(method: Method) -> str:
 def _write_method(kind: type) -> str:
     """Return the page of a method: its facts, its module, its class."""
     own = [method for method in METHODS.values() if type(method.solver) is kind]
-    names = ", ".join(f"`{method.name}`" for method in own)
-    text = f"# {kind.__name__}\n\nMethod {names}\n\n"
+    text = f"# {kind.__name__}\n\n"
     for method in own:
         assumed = "; ".join(ASSUMPTIONS[name] for name in method.assumes) or "nothing"
         text += (
-            f"| `{method.name}` | |\n|---|---|\n| does | {method.summary} |\n"
+            f"| method | `{method.name}` |\n|---|---|\n| does | {method.summary} |\n"
             f"| assumes | {assumed} |\n| preparation of the features | `{method.preparation}` |\n"
             f"| main operations | {method.cost.replace('|', chr(92) + '|')} |\n"
             f"| classifies new samples | {'yes' if method.inductive else 'no'} |\n\n"
