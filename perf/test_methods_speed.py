@@ -1,6 +1,9 @@
 """Speed of other methods against easyfsl and autograd, on one thread: ``make perf``."""
 
 import dataclasses
+import statistics
+import time
+from functools import partial
 
 import pytest
 import torch
@@ -29,8 +32,15 @@ def _seconds(benchmark, n_tasks, work, rounds):
     return benchmark.stats.stats.min / n_tasks
 
 
+def _seconds_of(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 OURS: dict[str, float] = {}
 PEERS = {  # method: name in easyfsl, tasks to time it on, smallest accepted ratio
+    "prototype": ("PrototypicalNetworks", 32, 1),
     "simpleshot": ("SimpleShot", 32, 1),
     "bd-cspn": ("BDCSPN", 32, 1),
     "laplacianshot": ("LaplacianShot", 32, 1),
@@ -52,6 +62,21 @@ def test_easyfsl(benchmark, real, record, name):
     few = real[:n_tasks]
     seconds = _seconds(benchmark, n_tasks, lambda: peers.easyfsl_method(theirs, few), rounds=3)
     record(f"{name}, 64 tasks, against easyfsl {theirs}", OURS[name], seconds, at_least)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_one_by_one(real, record, name):
+    """Both take turns task by task, so that other work on the machine slows both: medians."""
+    peers.install_torchvision_stub()
+    pytest.importorskip("easyfsl", exc_type=ImportError)
+    theirs, n_tasks, _ = PEERS[name]
+    singles = [real[i : i + 1] for i in range(n_tasks)]
+    seconds = []
+    for task in singles * 10:
+        ours = _seconds_of(partial(solve, METHODS[name].solver, task, n_threads=1))
+        seconds.append((ours, _seconds_of(partial(peers.easyfsl_method, theirs, task))))
+    medians = [statistics.median(column) for column in zip(*seconds, strict=True)]
+    record(f"{name}, one by one, against easyfsl {theirs}", *medians, at_least=1)
 
 
 def test_alpha_tim(benchmark, tasks):

@@ -22,6 +22,14 @@ def test_adm(benchmark, tasks):
     _measure(benchmark, "adm", 64, _ours(TimAdm(), tasks), rounds=7)
 
 
+def test_adm_one_by_one(benchmark, tasks):
+    def work():
+        for i in range(8):
+            solve(TimAdm(), tasks[i : i + 1], n_threads=1)
+
+    _measure(benchmark, "adm one by one", 8, work)
+
+
 def test_adm_literal(benchmark, tasks, record):
     _measure(benchmark, "literal adm", 64, lambda: literal.tim_adm(tasks), rounds=2)
     expected, ours = literal.tim_adm(tasks), solve(TimAdm(), tasks).probabilities
@@ -78,6 +86,10 @@ def test_gd_whole(benchmark, tasks):
     _measure(benchmark, "gd whole", 64, _ours(TimGd(), tasks), rounds=1)
 
 
+def test_gd_one_task_whole(benchmark, tasks):
+    _measure(benchmark, "gd one whole", 1, _ours(TimGd(), tasks[:1]), rounds=3)
+
+
 def test_easyfsl_thousand_steps(benchmark, tasks, easyfsl, record):
     few = tasks[:2]
     _measure(benchmark, "easyfsl 1000", 2, lambda: peers.easyfsl_tim(few, 1000), rounds=2)
@@ -86,4 +98,19 @@ def test_easyfsl_thousand_steps(benchmark, tasks, easyfsl, record):
         TIMES["gd whole"],
         TIMES["easyfsl 1000"],
         6,
+    )
+
+
+def test_easyfsl_one_by_one(easyfsl, record):
+    record(
+        "TIM-ADM (150 steps), one by one, against easyfsl TIM (50 steps)",
+        TIMES["adm one by one"],
+        TIMES["easyfsl 50"],
+        1,
+    )
+    record(
+        "TIM-GD (1000 steps), one task, against easyfsl TIM (1000 steps)",
+        TIMES["gd one whole"],
+        TIMES["easyfsl 1000"],
+        1,
     )

@@ -1,4 +1,4 @@
-"""Measure the base statistics of a network, for the package (see features/base_statistics.py).
+"""Measure the base statistics of a network, for the package (see features/normalize.py).
 
 infoshot extract --dataset mini-imagenet --root MINI --split train --dtype float32
     --backbone efficientnet-lite0 --out FOLDER/train_lite0.safetensors
@@ -15,8 +15,8 @@ import torch
 
 from infoshot.core.tensor_file import write_tensor_file
 from infoshot.features import read_features
-from infoshot.features.base_statistics import KIND
-from infoshot.features.whitening import measure_scatter
+from infoshot.features.base_classes import measure_scatter
+from infoshot.features.normalize import KIND
 
 ASSETS = Path(__file__).parents[1] / "src/infoshot/assets"
 _KEPT = ("backbone", "weights_sha256", "transform", "dataset", "split", "split_sha256", "infoshot")

@@ -49,8 +49,8 @@ def test_public_names_are_these():
     """DESIGN.md section 2: one function per action, every solver, and what they take and return."""
     actions = [
         "add_labels", "audit", "bench", "draw_audit", "extract", "extract_shards",
-        "inspect_dataset", "label", "label_table", "predict", "reproduce", "review", "solve",
-        "solve_shards", "suggest", "train",
+        "inspect_dataset", "label", "label_fiftyone", "label_table", "predict", "reproduce",
+        "review", "solve", "solve_shards", "suggest", "train",
     ]  # fmt: skip
     parts = [
         "METHODS", "Method", "Solver", "State", "TIMClassifier", "TaskSpec", "TrainConfig",
@@ -59,6 +59,7 @@ def test_public_names_are_these():
     solvers = {type(method.solver).__name__ for method in infoshot.METHODS.values()}
     types = [
         "BenchResult", "Encoder", "FeatureTable", "ImageLabel", "InputSpec", "LabelResult",
+        "LabelStudioModel",
         "Reproduction", "ResultRow", "Review", "ShardSummary", "Solution", "Status", "TaskBatch",
         "Trace", "TrainResult",
     ]  # fmt: skip

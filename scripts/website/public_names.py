@@ -20,6 +20,7 @@ PAGES = {
     "encoders": ("Encoders", ("backbones",)),
     "images": ("Image data sets", ("images", "images.inspection")),
     "training": ("Training", ("training",)),
+    "integrations": ("Other programs", ("integrations",)),
     "shards": ("Shards", ("shards",)),
     "testing": ("Testing a method", ("testing",)),
     "types": ("Types that packages exchange", ("core.types", "version")),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test compares it with the 
     from infoshot.features import read_features, write_features
     from infoshot.features.api import extract, extract_shards
     from infoshot.images.inspection import inspect_dataset
+    from infoshot.integrations import LabelStudioModel, label_fiftyone
     from infoshot.labelling import (
         ImageLabel,
         LabelResult,
@@ -96,6 +97,7 @@ __all__ = [
     "InvalidArgumentError",
     "LabelPropagation",
     "LabelResult",
+    "LabelStudioModel",
     "LaplacianShot",
     "LogisticRegression",
     "Matching",
@@ -137,6 +139,7 @@ __all__ = [
     "extract_shards",
     "inspect_dataset",
     "label",
+    "label_fiftyone",
     "label_table",
     "open_encoder",
     "predict",
@@ -164,6 +167,7 @@ _NAMES = {
     "features": "read_features write_features",
     "features.api": "extract extract_shards",
     "images.inspection": "inspect_dataset",
+    "integrations": "LabelStudioModel label_fiftyone",
     "labelling": (
         "ImageLabel LabelResult add_labels audit draw_audit label label_table predict suggest"
     ),

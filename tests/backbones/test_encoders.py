@@ -9,8 +9,8 @@ import transformers
 from torch import nn
 
 from infoshot import DataError, InvalidArgumentError
-from infoshot.backbones import PRETRAINED, InputSpec, make_backbone, open_encoder
-from infoshot.backbones.backbone import weights_digest
+from infoshot.backbones import PRESETS, PRETRAINED, InputSpec, make_backbone, open_encoder
+from infoshot.backbones.backbone import IMAGENET_MEAN, IMAGENET_STD, weights_digest
 from infoshot.backbones.checkpoints import save_checkpoint
 from infoshot.core.errors import MissingDependencyError
 from infoshot.features.extract import Extraction
@@ -38,8 +38,8 @@ def test_pretrained_names_and_checkpoints_are_opened(tmp_path):
 
 
 UNKNOWN = {
-    "efficientnet-lite": "Did you mean 'efficientnet-lite0'?",
-    "facebook/dinov2-small": "Known: efficientnet-lite0, hf:ID, timm:NAME, onnx:FILE, package.module:Name, the folder of a checkpoint.",
+    "efficientnet-lite": "Did you mean 'efficientnet-lite2'?",
+    "facebook/dinov2-small": "clip-vit-b32, hf:ID, timm:NAME, onnx:FILE, package.module:Name, the folder of a checkpoint.",
     "model.onnx": "Did you mean 'onnx:model.onnx'?",
     "hf:": "Did you mean 'hf:ID'?",
     "keras:vgg": "'keras:vgg': the module 'keras' cannot be imported (ModuleNotFoundError: ",
@@ -237,12 +237,67 @@ def test_bad_models_get_one_clear_sentence(case, vit_folder, tmp_path):
     assert str(caught.value).startswith(str(folder))
 
 
-@pytest.mark.parametrize("name", ["someone/no-such-model", "/no/such/folder"])
-def test_unknown_ids_get_one_clear_sentence(name, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+def test_a_path_without_a_model_gets_one_clear_sentence():
     with pytest.raises(DataError) as caught:
-        open_encoder(f"hf:{name}")
-    assert one_sentence(caught).startswith(f"hf:{name}: transformers cannot read a vision model (")
+        open_encoder("hf:/no/such/folder")
+    start = "hf:/no/such/folder: transformers cannot read a vision model ("
+    assert one_sentence(caught).startswith(start)
+
+
+NO_HUB = ("the Hugging Face hub cannot be reached, and this machine has no copy of the model; download it elsewhere, "
+          "copy its folder to this machine and pass 'hf:FOLDER' (docs/encoders.md).")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["hf:someone/no-such-model", *PRESETS])
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_hub_that_cannot_be_reached_gets_one_clear_sentence(
+    name, offline, monkeypatch, tmp_path, capfd
+):
+    def refuse(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
+    with pytest.raises(DataError) as caught:
+        open_encoder(name)
+    assert one_sentence(caught) == f"{PRESETS.get(name, name)}: {NO_HUB}"
+    assert capfd.readouterr() == ("", "")
+
+
+# What the hub has as preprocessor_config.json of the presets, and the input that follows from it.
+HALF, CLIP_MEAN, CLIP_STD = (0.5, 0.5, 0.5), (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # fmt: skip
+PUBLISHED = {
+    "dinov2-small": ("dinov2", {"crop_size": {"height": 224, "width": 224}, "do_center_crop": True, "image_mean": IMAGENET_MEAN, "image_std": IMAGENET_STD, "rescale_factor": 1 / 255, "size": {"shortest_edge": 256}}, InputSpec(224, 256)),
+    "siglip-base": ("siglip", {"do_normalize": True, "image_mean": HALF, "image_std": HALF, "rescale_factor": 1 / 255, "size": {"height": 224, "width": 224}}, InputSpec(224, 224, HALF, HALF)),
+    "clip-vit-b32": ("clip", {"crop_size": 224, "do_center_crop": True, "do_normalize": True, "image_mean": CLIP_MEAN, "image_std": CLIP_STD, "size": 224}, InputSpec(224, 224, CLIP_MEAN, CLIP_STD)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_presets_open_models_with_the_published_input(preset, split, tmp_path, monkeypatch):
+    name, processor, spec = PUBLISHED[preset]
+    model_class, settings, _, by_transformers = MODELS[name]
+    side = {"image_size": 224, "patch_size": 112}
+    settings = {**settings, **(side if name == "dinov2" else {"vision_config": TOWER | side})}
+    torch.manual_seed(0)
+    model_class = getattr(transformers, model_class)
+    model = model_class(model_class.config_class(**settings)).eval()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    monkeypatch.setattr("infoshot.backbones.encoders.PRESETS", {preset: f"hf:{tmp_path}"})
+    encoder = open_encoder(preset)
+    assert encoder.backbone.input_spec == spec
+    with torch.no_grad():
+        expected = by_transformers(model, network_inputs(split, spec))
+    _same(extract_features(split, encoder, Extraction()), expected)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_cannot_be_trained(preset):
+    with pytest.raises(InvalidArgumentError, match="is an encoder with its own weights"):
+        make_backbone(preset)
 
 
 # timm, replaced by a stand-in, since it cannot be imported beside every build of PyTorch

@@ -148,7 +148,8 @@ REFUSED = {
     "my_nets:nothing": "'my_nets:nothing': the module 'my_nets' has no 'nothing'.",
     "no_such_nets:Net": "'no_such_nets:Net': the module 'no_such_nets' cannot be imported "
     "(ModuleNotFoundError: No module named 'no_such_nets').",
-    "my-net": "Unknown encoder 'my-net'. Known: efficientnet-lite0, hf:ID, timm:NAME, onnx:FILE, "
+    "my-net": "Unknown encoder 'my-net'. Known: efficientnet-lite0, efficientnet-lite2, "
+    "dinov2-small, dinov2-base, siglip-base, clip-vit-b32, hf:ID, timm:NAME, onnx:FILE, "
     "package.module:Name, the folder of a checkpoint.",
 }
 

@@ -16,7 +16,8 @@ from infoshot.features import onnx_network
 from infoshot.features.encoding import encode_batch, encode_batches
 from infoshot.features.onnx_network import NotExportedError, is_exportable, open_session
 
-SIZES = {"conv4": 84, "resnet12": 40, "resnet18": 40, "wrn28-10": 16, "efficientnet-lite0": 64}
+LITE = {"efficientnet-lite0": 224, "efficientnet-lite2": 260}
+SIZES = {"conv4": 84, "resnet12": 40, "resnet18": 40, "wrn28-10": 16, **dict.fromkeys(LITE, 64)}
 PARTS = ("onnx_network._export", "onnx_network._start", "onnx_network._compare")
 
 
@@ -76,9 +77,10 @@ def exports(monkeypatch):
     return made
 
 
-def test_padding_is_a_part_of_the_convolutions(tmp_path):
+@pytest.mark.parametrize("name", LITE)
+def test_padding_is_a_part_of_the_convolutions(name, tmp_path):
     # Padding of its own takes almost half of the time, since ONNX Runtime reorders the maps for it.
-    content = onnx_network._export(make_encoder("efficientnet-lite0").backbone, 64)
+    content = onnx_network._export(make_encoder(name).backbone, 64)
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
     options.log_severity_level = 4
@@ -97,8 +99,9 @@ def test_features_are_those_of_pytorch(name):
     assert len(kept_files()) == 1
 
 
-def test_features_of_the_pretrained_network_are_those_of_pytorch():
-    encoder, crops = open_encoder("efficientnet-lite0"), draw_crops(2, 224)
+@pytest.mark.parametrize(("name", "side"), LITE.items())
+def test_features_of_the_pretrained_networks_are_those_of_pytorch(name, side):
+    encoder, crops = open_encoder(name), draw_crops(2, side)
     found, expected = encode(encoder, crops), by_pytorch(encoder, crops)
     assert ((found - expected).norm(dim=1) < 1e-4 * expected.norm(dim=1)).all()
 

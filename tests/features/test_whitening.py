@@ -19,9 +19,8 @@ from infoshot import (
 from infoshot.benchmark.cell import Protocol, score_cell
 from infoshot.core.types import BaseStatistics
 from infoshot.features import choose_preparation, prepare
-from infoshot.features.base_classes import add_base_statistics
-from infoshot.features.base_statistics import base_statistics, find_statistics
-from infoshot.features.whitening import measure_scatter, whiten
+from infoshot.features.base_classes import add_base_statistics, measure_scatter
+from infoshot.features.normalize import base_statistics, find_statistics, whiten
 from infoshot.metrics import accuracy
 from infoshot.solvers import METHODS
 
@@ -138,6 +137,7 @@ def test_a_wrong_scatter_is_refused(tmp_path, base, scatter, message):
 def test_the_package_knows_its_networks(embedded):
     for digest, dim in (
         (open_encoder("efficientnet-lite0").digest, 1280),
+        (open_encoder("efficientnet-lite2").digest, 1280),
         (embedded.provenance["weights_sha256"], 512),
     ):
         known = find_statistics(digest)

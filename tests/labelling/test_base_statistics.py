@@ -10,7 +10,7 @@ from infoshot import DataError
 from infoshot.core.tensor_file import format_tensors, parse_tensors
 from infoshot.core.types import BaseStatistics
 from infoshot.features import unit_length
-from infoshot.features.whitening import whiten
+from infoshot.features.normalize import whiten
 from infoshot.labelling import add_labels, predict
 from infoshot.labelling.classifier import Classifier, load_classifier
 from infoshot.labelling.run_folder import read_run

@@ -258,7 +258,7 @@ WRONG = [
     ({"export": ["coco"]}, "Unknown export 'coco'."),
     ({"settings": {"nonsense": 1}}, "nonsense"),
     ({"device": "tpu"}, "device 'tpu' is not available here"),
-    ({"backbone": "efficientnet-lite9"}, "Did you mean 'efficientnet-lite0'?"),
+    ({"backbone": "efficientnet-lite9"}, "Did you mean 'efficientnet-lite2'?"),
     ({"photos": "nothing"}, "nothing: this folder or file with images does not exist."),
     ({"examples": "nothing"}, "nothing: this folder or file with examples does not exist."),
 ]

@@ -82,7 +82,7 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
             )
             evidence += weight * imbalance(posterior(z_q, end, solve_temperature))
         chance = np.sqrt(sum(1 / column.sum() for column in y.T) / K**2 + 1 / len(z_q))
-        beta = max(0.04, 0.8 * np.exp(-14 * evidence / chance))
+        beta = max(0.03, 0.8 * np.exp(-14 * evidence / chance))
         w = alternate(z_s, y, z_q, start, n_steps, *settings, beta, conditional_entropy_weight)
         means = log_posterior(raw, start, 100.0)
         u = evidence / chance / 0.19
@@ -93,7 +93,7 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
         distances = np.array([[((x - w_k) ** 2).sum() for w_k in w] for x in z_q])
         own = posterior(z_q, w, solve_temperature)
         weight = 1 + cross_entropy_weight / (1 + conditional_entropy_weight)
-        share = own * K / (len(z_q) * weight)
+        share = own * min(K / (len(z_q) * weight), 0.1)
         score = -solve_temperature / 2 * distances / (1 - share) ** 2
         score += others * (means_weight * means + graph_weight * graph)
         score = scale * (score - score.max(axis=1, keepdims=True))

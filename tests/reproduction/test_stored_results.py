@@ -66,7 +66,7 @@ def test_reports_of_earlier_versions_hold_accuracies(features, tmp_path, monkeyp
     path = tmp_path / "r" / "accuracies.safetensors"
     first = reproduce(tmp_path / "r", features=features, only=["table1", "table3"], **SMALL)
     counts = load_file(path)
-    assert {tensor.dtype for tensor in counts.values()} == {torch.uint8, torch.int32}
+    assert {tensor.dtype for tensor in counts.values()} == {torch.uint8, torch.int16}
     rows = json.loads((tmp_path / "r" / "results.json").read_text())["rows"]
     n_queries = {row["key"]: row["ways"] * row["queries"] for row in rows}
     save_file({key: tensor / n_queries[key] for key, tensor in counts.items()}, path)

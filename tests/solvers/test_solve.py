@@ -16,7 +16,7 @@ from infoshot import (
     solve,
 )
 from infoshot.core.errors import NonFiniteWarning
-from infoshot.solvers import tasks_per_chunk
+from infoshot.solvers import Solver, tasks_per_chunk
 from infoshot.solvers.objective import (
     conditional_entropy,
     log_posterior,
@@ -89,6 +89,33 @@ def test_a_non_finite_task_is_reported_and_does_not_affect_others():
     expected = [Status.RAN_ALL_STEPS, Status.NON_FINITE, Status.RAN_ALL_STEPS]
     assert solution.status.tolist() == expected
     torch.testing.assert_close(solution.probabilities[2], solve(TimAdm(), tasks).probabilities[2])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Huge(Solver):
+    """Weights at the end of the range of float32, which are finite and whose sum is not."""
+
+    def prototypes(self, task, state):
+        return torch.full((len(task), task.n_way, task.dim), 3e38)
+
+    def log_posterior(self, task, state):
+        return torch.full((len(task), task.n_qry, task.n_way), 1 / task.n_way).log()
+
+
+@pytest.mark.parametrize("n_tasks", [1, 3])
+def test_solutions_can_be_used_with_autograd_and_written_to(n_tasks, easy_tasks):
+    tasks = easy_tasks[0][:n_tasks]
+    solution = solve(Prototype(), tasks)
+    weight = torch.ones(1, dtype=tasks.z_qry.dtype, requires_grad=True)
+    (solution.probabilities * weight).sum().backward()
+    torch.testing.assert_close(weight.grad, solution.probabilities.sum().reshape(1))
+    solution.prototypes.zero_()
+    assert not torch.equal(solve(Prototype(), tasks).prototypes, solution.prototypes)
+
+
+def test_a_solution_whose_sum_overflows_is_finite(easy_tasks):
+    solution = solve(_Huge(), easy_tasks[0])
+    assert (solution.status == Status.RAN_ALL_STEPS).all()
 
 
 def test_trace_holds_the_terms_of_every_step(easy_tasks):

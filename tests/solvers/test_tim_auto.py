@@ -170,6 +170,15 @@ def test_gains_over_prototypes_in_every_regime(embedded, regime, n_shot):
     assert means[0] - means[1] > LEAST[regime, n_shot]
 
 
+@pytest.mark.parametrize(("n_query", "n_shot", "least"), [(3, 1, 8), (3, 5, 3), (6, 5, 3.5)])
+def test_gains_over_prototypes_with_few_balanced_queries(embedded, n_query, n_shot, least):
+    """A query's share in its class weight, up to a third here, does not decide its label."""
+    protocol = Protocol(spec=TaskSpec(n_shot=n_shot, n_query=n_query), n_tasks=600)
+    rows = [score_cell(embedded, METHODS[n], protocol)[0] for n in ("tim-auto", "prototype")]
+    assert rows[0].mean - rows[1].mean > least
+    assert rows[0].ece < 6
+
+
 def test_unequal_shots_gain_on_imbalanced_queries(embedded):
     table = FeatureTable(prepare(embedded, "l2"), embedded.labels)
     spec = TaskSpec(n_shot=5, regime=parse_regime("dirichlet:2"))

@@ -12,6 +12,8 @@ from infoshot.cli._commands import COMMANDS
 from infoshot.cli.app import load_command
 
 ROOT = Path(__file__).parents[2]
+# Their examples need FiftyOne and Label Studio, which the tests do without.
+OTHER_PROGRAMS = {"infoshot.LabelStudioModel", "infoshot.label_fiftyone"}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,8 @@ def test_every_public_name_has_an_example_that_runs(docstrings):
         for name, docstring in docstrings.items()
     }
     assert not [name for name, lines in code.items() if not lines]
-    assert not [name for name, lines in code.items() if any("+SKIP" in line for line in lines)]
+    skipped = {name for name, lines in code.items() if any("+SKIP" in line for line in lines)}
+    assert skipped == OTHER_PROGRAMS
 
 
 def test_every_public_name_has_one_entry(names, pages):

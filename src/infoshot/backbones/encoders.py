@@ -14,7 +14,13 @@ from infoshot.backbones.external.hf import open_hf
 from infoshot.backbones.external.onnx import open_onnx
 from infoshot.backbones.external.plain_module import open_module
 from infoshot.backbones.external.timm import open_timm
-from infoshot.backbones.registry import BACKBONES, ENTRY_POINTS, PRETRAINED, make_backbone
+from infoshot.backbones.registry import (
+    BACKBONES,
+    ENTRY_POINTS,
+    PRESETS,
+    PRETRAINED,
+    make_backbone,
+)
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.plugins import is_reference, list_entry_points
@@ -45,7 +51,9 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
     encoder
         One of
 
-        - the name of a pretrained network: ``"efficientnet-lite0"``;
+        - the name of a pretrained network: ``"efficientnet-lite0"``, ``"efficientnet-lite2"``;
+        - the short name of a model of the Hugging Face hub: ``"dinov2-small"``, ``"dinov2-base"``,
+          ``"siglip-base"``, ``"clip-vit-b32"``;
         - the folder of a checkpoint that :func:`infoshot.train` wrote;
         - ``"hf:ID"``, a vision model of transformers by its id or folder;
         - ``"timm:NAME"``, a model of timm;
@@ -87,7 +95,7 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
     name = str(encoder)
     if weights is not None:
         return import_weights(Path(weights), name)
-    kind, _, rest = name.partition(":")
+    kind, _, rest = PRESETS.get(name, name).partition(":")
     if kind in _EXTERNAL and rest:
         return _EXTERNAL[kind](rest)
     if name in PRETRAINED:
@@ -106,6 +114,7 @@ def open_encoder(encoder: EncoderLike, *, weights: str | PathLike[str] | None = 
     file = f"onnx:{name}" if path.suffix == ".onnx" else "onnx:FILE"
     known = (
         *PRETRAINED,
+        *PRESETS,
         *list_entry_points(ENTRY_POINTS),
         "hf:ID",
         "timm:NAME",

@@ -6,7 +6,12 @@ from torch import nn
 
 from infoshot.backbones.backbone import Backbone
 from infoshot.backbones.conv4 import Conv4
-from infoshot.backbones.efficientnet_lite0 import EfficientNetLite0, pretrained_lite0
+from infoshot.backbones.efficientnet_lite import (
+    EfficientNetLite0,
+    EfficientNetLite2,
+    pretrained_lite0,
+    pretrained_lite2,
+)
 from infoshot.backbones.external.plain_module import as_backbone
 from infoshot.backbones.resnet12 import ResNet12
 from infoshot.backbones.resnet18 import ResNet18
@@ -27,6 +32,7 @@ BACKBONES: Mapping[str, Callable[[], Backbone]] = {
     "resnet18": ResNet18,
     "wrn28-10": Wrn28x10,
     "efficientnet-lite0": EfficientNetLite0,
+    "efficientnet-lite2": EfficientNetLite2,
 }
 """The networks that can be trained, by name; each is made without weights.
 
@@ -36,14 +42,31 @@ Examples
 >>> BACKBONES["resnet12"]().feature_dim
 640
 """
-PRETRAINED: Mapping[str, Callable[[], Backbone]] = {"efficientnet-lite0": pretrained_lite0}
+PRETRAINED: Mapping[str, Callable[[], Backbone]] = {
+    "efficientnet-lite0": pretrained_lite0,
+    "efficientnet-lite2": pretrained_lite2,
+}
 """The networks that come with weights, by name.
 
 Examples
 --------
 >>> from infoshot.backbones import PRETRAINED
 >>> list(PRETRAINED)
-['efficientnet-lite0']
+['efficientnet-lite0', 'efficientnet-lite2']
+"""
+PRESETS: Mapping[str, str] = {
+    "dinov2-small": "hf:facebook/dinov2-small",
+    "dinov2-base": "hf:facebook/dinov2-base",
+    "siglip-base": "hf:google/siglip-base-patch16-224",
+    "clip-vit-b32": "hf:openai/clip-vit-base-patch32",
+}
+"""Short names of published encoders; see docs/encoders.md.
+
+Examples
+--------
+>>> from infoshot.backbones import PRESETS
+>>> PRESETS["dinov2-small"]
+'hf:facebook/dinov2-small'
 """
 
 
@@ -72,7 +95,7 @@ def make_backbone(name: str) -> Backbone:
     installed = list_entry_points(ENTRY_POINTS)
     if name in installed:
         return as_backbone(_call(load_entry_point(installed[name]), name), name)
-    if name.startswith(("hf:", "timm:", "onnx:")):
+    if name in PRESETS or name.startswith(("hf:", "timm:", "onnx:")):
         raise InvalidArgumentError(
             f"'{name}' is an encoder with its own weights, which cannot be trained here."
         )

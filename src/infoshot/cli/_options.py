@@ -36,8 +36,8 @@ SkipBroken = Annotated[
 Backbone = Annotated[
     str,
     typer.Option(
-        help="efficientnet-lite0, the folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE, or "
-        "package.module:Name of your own."
+        help="efficientnet-lite0, dinov2-small, clip-vit-b32 or another name, the "
+        "folder of a checkpoint, hf:ID, timm:NAME, onnx:FILE, or package.module:Name of your own."
     ),
 ]
 Settings = Annotated[

@@ -28,8 +28,9 @@ def extract(
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="Encoder instead of a checkpoint: efficientnet-lite0, hf:ID, timm:NAME, "
-            "onnx:FILE, or package.module:Name. With a file of weights: its network."
+            help="Encoder instead of a checkpoint: efficientnet-lite0, dinov2-small or another "
+            "name, hf:ID, timm:NAME, onnx:FILE, or package.module:Name. With a file of weights: "
+            "its network."
         ),
     ] = None,
     splits: given.Splits = None,

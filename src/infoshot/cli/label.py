@@ -14,6 +14,7 @@ from infoshot.core.memory import keep_freed_memory
 from infoshot.labelling import LabelResult
 from infoshot.labelling.api import DEFAULT_BACKBONE, DEFAULT_THRESHOLD
 from infoshot.labelling.exports import EXPORTS
+from infoshot.labelling.text_prototypes import DEFAULT_WEIGHT
 
 
 def label(
@@ -21,7 +22,7 @@ def label(
         Path,
         typer.Argument(
             help="Folder with one folder per class, or CSV file path,label. With --add: the folder "
-            "of a finished run."
+            "of a finished run. With --classes it may be left out."
         ),
     ],
     photos: Annotated[
@@ -32,6 +33,10 @@ def label(
     add: Annotated[
         Path | None, typer.Option(help="CSV file path,label: add these labels to a finished run.")
     ] = None,
+    classes: Annotated[
+        Path | None, typer.Option(help="Text file, one class per line: names count as examples.")
+    ] = None,
+    text_weight: Annotated[int, typer.Option(help="Examples a name counts as.")] = DEFAULT_WEIGHT,
     backbone: given.Backbone = DEFAULT_BACKBONE,
     method: Annotated[
         str | None,
@@ -74,12 +79,15 @@ def label(
     Example: infoshot label examples/ photos/ --out run/
 
     Corrections: infoshot label --add corrections.csv run/
+
+    Names: infoshot label --classes classes.txt photos/ --backbone clip-vit-b32 --out run/
     """
     keep_freed_memory()
     if add is not None:
-        promises = (coverage is not None, target is not None)
-        others = (photos, out, method, settings, prior, cache, force, reject_outliers, *promises)
-        if any(others) or threshold != DEFAULT_THRESHOLD or backbone != DEFAULT_BACKBONE:
+        others = (photos, out, method, settings, prior, cache, force, reject_outliers, classes)
+        changed = (coverage, target, text_weight, threshold, backbone)
+        defaults = (None, None, DEFAULT_WEIGHT, DEFAULT_THRESHOLD, DEFAULT_BACKBONE)
+        if any(others) or changed != defaults:
             raise InvalidArgumentError(
                 "--add repeats a finished run with its own options: give the folder of the run, "
                 "and no options except --export, --device and --csv-safe."
@@ -88,12 +96,15 @@ def label(
             examples, add, export=export or (), device=device, csv_safe=csv_safe, progress=True
         )
     else:
+        own, photos = (None, examples) if classes and not photos else (examples, photos)
         if photos is None or out is None:
             raise InvalidArgumentError("examples, photos and --out are needed; see --help.")
         result = labelling.label(
-            examples,
+            own,
             photos,
             out,
+            classes=classes,
+            text_weight=text_weight,
             backbone=backbone,
             method=method,
             settings=given.parse_settings(settings) if settings else None,

@@ -20,7 +20,7 @@ def train_backbone(
     backbone: Annotated[
         str,
         typer.Option(
-            help="resnet18, wrn28-10, resnet12, conv4, efficientnet-lite0, or "
+            help="resnet18, wrn28-10, resnet12, conv4, efficientnet-lite0, efficientnet-lite2, or "
             "package.module:Name of your own network."
         ),
     ],

@@ -191,7 +191,7 @@ def support_labels(y_sup: Tensor, n_way: int) -> Tensor:
     labels = y_sup.long()
     if y_sup.is_floating_point() and not torch.equal(labels.to(y_sup.dtype), y_sup):
         raise InvalidArgumentError("y_sup must hold whole numbers; got fractions.")
-    low, high = int(labels.min()), int(labels.max())
+    low, high = (int(label) for label in labels.aminmax())
     if low < 0 or high >= n_way:
         raise InvalidArgumentError(
             f"y_sup must hold labels from 0 to {n_way - 1} (n_way={n_way}); got {low} to {high}."
@@ -210,7 +210,7 @@ def support_labels(y_sup: Tensor, n_way: int) -> Tensor:
 def check_finite(name: str, features: Tensor) -> None:
     """Require that no value is NaN or infinite, and name the first place where one is."""
     # The sum is one fast pass and not finite if any value is not; only then look closer.
-    if features.sum().isfinite():
+    if math.isfinite(features.sum().item()):
         return
     bad = (~features.isfinite()).nonzero()
     if len(bad):

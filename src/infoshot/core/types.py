@@ -24,7 +24,7 @@ class BaseStatistics:
         Their mean, shape ``(dim,)``.
     scatter
         How they differ within the classes, shape ``(direction, dim)``, see
-        :mod:`infoshot.features.whitening`.
+        :mod:`infoshot.features.normalize`.
     """
 
     mean: Tensor
@@ -49,7 +49,7 @@ class FeatureTable:
         What the features depend on: data set, split, network, transform, version; as text.
     base_scatter
         How features of the base classes differ within the classes, shape ``(direction, dim)``, if
-        known: see :mod:`infoshot.features.whitening`.
+        known: see :mod:`infoshot.features.normalize`.
 
     Examples
     --------

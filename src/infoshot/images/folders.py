@@ -5,6 +5,7 @@ images are any folder tree, a CSV file with a column ``path``, or a text file wi
 Links to folders are followed, each folder once. Hidden files are ignored.
 """
 
+import difflib
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,13 +44,21 @@ class ImageFile:
         return FileLocation(self.file)
 
 
-def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
+def find_examples(given: Path, known: Sequence[str] | None = None) -> list[tuple[str, ImageFile]]:
     """Find labelled images, sorted by class.
+
+    Parameters
+    ----------
+    given
+        A folder with one folder per class, or a CSV file.
+    known
+        The classes, if they are given by name. Some of them may have no examples.
 
     Raises
     ------
     DataError
-        If there are fewer than two classes, or a class has no images.
+        If there are fewer than two classes, a class has no images, or it is not among those that
+        are ``known``.
     """
     if given.is_dir():
         found = _by_class_folder(given)
@@ -62,12 +71,26 @@ def find_examples(given: Path) -> list[tuple[str, ImageFile]]:
         check_class_name(name, given)
         if name == NONE:
             raise DataError(f"{given}: '{NONE}' means 'none of the classes'; rename this class.")
-    if len(names) < 2:
+    if known is not None:
+        _check_known(given, names, known)
+    elif len(names) < 2:
         raise DataError(
             f"{given}: examples of at least two classes are needed, one folder per class; "
             f"got {_quote(sorted(names)) or 'none'}."
         )
     return sorted(found, key=lambda pair: pair[0])
+
+
+def _check_known(given: Path, names: Collection[str], known: Sequence[str]) -> None:
+    """Raise ``DataError`` if a class with examples is not among those that are given by name."""
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f" (is it '{near[0]}'?)" if near else ""
+        raise DataError(
+            f"{given}: '{unknown[0]}' has examples, but is not in classes{hint}; add it there, or "
+            "rename it here."
+        )
 
 
 def find_images(given: Path, without: Sequence[Path] = ()) -> list[ImageFile]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from infoshot.backbones import PRETRAINED, Encoder, EncoderLike, open_encoder
+from infoshot.backbones import PRESETS, PRETRAINED, Encoder, EncoderLike, open_encoder
 from infoshot.core import checks
 from infoshot.core.atomic import make_folder
 from infoshot.core.cache_folder import default_cache_folder
@@ -31,6 +31,7 @@ from infoshot.features.extract import (
 from infoshot.images.folders import ImageFile, find_examples, find_images
 from infoshot.labelling.answer_log import set_aside
 from infoshot.labelling.calibrate import Estimate
+from infoshot.labelling.class_names import read_class_names
 from infoshot.labelling.corrections import (
     Corrections,
     Known,
@@ -49,11 +50,14 @@ from infoshot.labelling.label_report import collect_warnings, label_report
 from infoshot.labelling.prediction_sets import PredictionSets
 from infoshot.labelling.promises import add_promises
 from infoshot.labelling.run_files import ANSWER_LOG, RUN_FILES
-from infoshot.labelling.run_folder import (
-    check_folder,
-    write_run,
-)
+from infoshot.labelling.run_folder import check_folder, write_run
 from infoshot.labelling.target import Target
+from infoshot.labelling.text_prototypes import (
+    DEFAULT_WEIGHT,
+    NameEncoder,
+    TextPrototypes,
+    open_names,
+)
 from infoshot.solvers import METHODS, Method, Solver, method_facts, resolve_method
 from infoshot.version import __version__
 
@@ -62,6 +66,7 @@ DEFAULT_BACKBONE = "efficientnet-lite0"
 DEFAULT_THRESHOLD = 0.5
 DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
 _SUGGESTED = 12  # in the report
+_LARGEST_WEIGHT = 1000  # of a text, in examples
 Digests = Sequence[tuple[str, str]]
 
 
@@ -95,15 +100,12 @@ class LabelResult:
         With ``coverage``: the classes that each image may have by its path, the most probable
         first. ``prediction_sets.text()`` says what they promise.
     target
-        With ``target``: how many labels can be expected to be correct at that rate, and how sure
-        that is. ``target.text()`` says it.
+        With ``target``: ``target.text()`` says how many labels keep it, and how sure that is.
 
     Examples
     --------
-    >>> from infoshot import label
-    >>> result = label("examples", "photos", "run")
-    >>> result.classes, len(result.images), result.labels_path.as_posix()
-    (('cat', 'dog'), 8, 'run/labels.csv')
+    >>> label("examples", "photos", "run").classes
+    ('cat', 'dog')
     """
 
     folder: Path
@@ -147,10 +149,12 @@ class LabelResult:
 
 
 def label(
-    examples: AnyPath,
+    examples: AnyPath | None,
     photos: AnyPath,
     out: AnyPath,
     *,
+    classes: AnyPath | Sequence[str] | None = None,
+    text_weight: int = DEFAULT_WEIGHT,
     backbone: EncoderLike = DEFAULT_BACKBONE,
     method: MethodLike | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -174,12 +178,18 @@ def label(
     Parameters
     ----------
     examples
-        A folder with one folder per class, or a CSV file with the columns ``path`` and ``label``.
+        A folder with one folder per class, or a CSV file with the columns ``path`` and ``label``;
+        ``None`` if there are only the names of the ``classes``.
     photos
         A folder tree of images, a CSV file with a column ``path``, or a text file with a path per
         line.
     out
         Folder for the results.
+    classes
+        Names of the classes, or a text file with one per line: the text of every class counts as
+        examples. This needs an encoder with a text tower, such as ``"clip-vit-b32"``.
+    text_weight
+        Number of examples that the text of a class counts as.
     backbone
         Any encoder that :func:`infoshot.open_encoder` opens.
     method
@@ -224,9 +234,8 @@ def label(
 
     Examples
     --------
-    >>> result = label("examples", "photos", "run")
-    >>> result.labels["photos/1.png"], result.estimate.accuracy
-    ('cat', 1.0)
+    >>> label("examples", "photos", "run").labels["photos/1.png"]
+    'cat'
     """
     exports = check_exports(export)
     checks.between("threshold", threshold, 0, 1)
@@ -238,7 +247,10 @@ def label(
             f"target must not be given with a threshold, which it chooses itself; got {target!r} "
             f"and {threshold!r}."
         )
+    checks.at_least("text_weight", text_weight, 1, _LARGEST_WEIGHT)
     for argument, value in (("examples", examples), ("photos", photos), ("out", out)):
+        if value is None and argument == "examples" and classes is not None:
+            continue
         if not isinstance(value, str | PathLike):
             raise InvalidArgumentError(f"{argument} must be a path; got {type(value).__name__}.")
     if not (prior is None or isinstance(prior, Mapping)):
@@ -247,7 +259,7 @@ def label(
     chosen = resolve_method(name).with_settings(settings or {})
     encoder = None if isinstance(backbone, str | PathLike) else open_encoder(backbone)
     request = Request(
-        examples=str(examples),
+        examples=None if examples is None else str(examples),
         photos=str(photos),
         backbone=encoder.backbone_name if encoder else _absolute(str(backbone)),
         method=_method_name(name),
@@ -257,6 +269,8 @@ def label(
         prior=dict(prior) if prior else None,
         coverage=coverage,
         target=target,
+        classes=None if classes is None else read_class_names(classes),
+        text_weight=None if classes is None else text_weight,
     )
     place = Place(Path(out), _cache_folder(cache), device or default_device(), exports, csv_safe)
     with open_progress(progress) as bar:
@@ -278,13 +292,16 @@ def _label(
     request: Request, place: Place, encoder: Encoder | None, force: bool, progress: Progress
 ) -> LabelResult:
     """Find the images, check everything, and run."""
-    labelled = find_examples(Path(request.examples))
-    request.choose_method(sorted({label for label, _ in labelled}))
+    given, classes = request.examples, request.classes
+    labelled = find_examples(Path(given), classes) if given is not None else []
+    request.choose_method(sorted({*(label for label, _ in labelled), *(classes or ())}))
     check_folder(place.out, request, force=force)
-    inside = [place.out, Path(request.examples), *(image.file for _, image in labelled)]
+    inside = [place.out, *(image.file for _, image in labelled)]
+    inside += [Path(given)] if given is not None else []
     images = find_images(Path(request.photos), without=inside)
     progress.start("opening the encoder")
     encoder = encoder or open_encoder(request.backbone)
+    names = open_names(encoder) if request.classes else None
     how = Extraction(device=place.device)
     provenance = encoder_provenance(encoder, how)
     progress.start("reading images")
@@ -298,7 +315,7 @@ def _label(
         known, corrections = Known(examples), corrections or Corrections()
         if corrections.answers:
             known = apply_corrections(examples, images, digests, corrections.answers)
-        job = Job(request, place, provenance, lambda: encoder, progress)
+        job = Job(request, place, provenance, lambda: encoder, progress, names=names)
         decision, speed = job.decide(known, images, digests)
         return job.write(decision, corrections, images_per_second=speed)
 
@@ -313,6 +330,7 @@ class Job:
     open_encoder: Callable[[], Encoder]
     progress: Progress
     memory: FeatureMemory | None = None
+    names: NameEncoder | None = None
 
     def decide(
         self, known: Known, images: Sequence[ImageFile], digests: Digests
@@ -338,6 +356,7 @@ class Job:
             encoded,
             self.provenance,
             known.fixed,
+            self._encode_names(),
         )
         decision = replace(decision, dropped=known.dropped)
         if self.request.promises:
@@ -367,6 +386,7 @@ class Job:
             warnings=warnings,
             cache=self.place.cache,
             csv_safe=self.place.csv_safe,
+            text=self.names.provenance if self.names else None,
             statement=statement,
         )
         sets, paths = decision.list_sets(), [image.path for image in decision.labels]
@@ -384,6 +404,12 @@ class Job:
             prediction_sets=decision.sets,
             target=decision.target,
         )
+
+    def _encode_names(self) -> TextPrototypes | None:
+        classes, weight = self.request.classes, self.request.text_weight
+        if self.names is None or classes is None or weight is None:
+            return None
+        return self.names.encode(classes, weight, self.place.cache, self.memory)
 
     @cached_property
     def _cache(self) -> FeatureCache:
@@ -441,7 +467,7 @@ def _cache_folder(given: AnyPath | None) -> Path:
 
 def _absolute(backbone: str) -> str:
     """Make the path of an encoder absolute, so that the run works from another folder too."""
-    if backbone in PRETRAINED:  # also if a folder has the same name
+    if backbone in PRETRAINED or backbone in PRESETS:  # also if a folder has the same name
         return backbone
     kind, colon, name = backbone.partition(":")
     prefix, name = (f"{kind}:", name) if colon and kind in ("hf", "onnx") else ("", backbone)

@@ -15,6 +15,7 @@ class, and 500 images stand for all of them, so this costs a few small solves. T
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -86,6 +87,22 @@ class HeldOut:
         doubt = 1 / (len(self) + 2)
         likelihood = ((1 - doubt) * own + doubt * others).sum(-1)
         return float(EXPONENTS[(likelihood + log_prior()).argmax()])
+
+
+def choose_usable(given: Sequence[bool], n_sup: int) -> Tensor:
+    """Return the mask of the examples that may be held out, shape ``(support,)``.
+
+    Parameters
+    ----------
+    given
+        Which examples are corrections. They were chosen because they are hard, and say nothing
+        about the other images.
+    n_sup
+        Number of examples and of the texts of classes, which come after them.
+    """
+    usable = torch.zeros(n_sup, dtype=torch.bool)
+    usable[: len(given)] = ~torch.tensor(given, dtype=torch.bool)
+    return usable
 
 
 def hold_out(

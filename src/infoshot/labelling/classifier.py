@@ -23,6 +23,7 @@ from infoshot.core.json_file import FileText, check_json
 from infoshot.core.tensor_file import digest_tensors, format_tensors, parse_tensors
 from infoshot.core.types import BaseStatistics, FeatureTable
 from infoshot.features import prepare
+from infoshot.features.normalize import find_statistics
 from infoshot.labelling.calibrate import calibrate
 from infoshot.labelling.run_files import CLASSIFIER, RUN_FILES, EncoderFacts
 from infoshot.solvers import Method, resolve_method
@@ -205,6 +206,12 @@ def _read_base(tensors: Mapping[str, Tensor], dim: int) -> BaseStatistics | None
         if not (value.is_floating_point() and value.numel() and (value.abs() < _LARGEST).all()):
             raise ValueError(f"{name} must be finite numbers")
     return BaseStatistics(mean.float(), scatter.float())
+
+
+def find_base(method: Method, provenance: Mapping[str, str]) -> BaseStatistics | None:
+    """Find what the method uses about the base classes of the network."""
+    weights = provenance.get("weights_sha256", "")
+    return find_statistics(weights) if method.uses_base_scatter else None
 
 
 def prepare_features(features: Tensor, method: Method, base: BaseStatistics | None) -> Tensor:

@@ -14,19 +14,20 @@ from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.label_names import NONE
 from infoshot.core.types import BaseStatistics, Solution, Status, TaskBatch
-from infoshot.features.base_statistics import find_statistics
 from infoshot.features.extract import Encoded
 from infoshot.images.folders import ImageFile
-from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out
+from infoshot.labelling.calibrate import HeldOut, calibrate, choose_usable, hold_out
 from infoshot.labelling.classifier import (
     Classifier,
     class_centres,
+    find_base,
     outlier_cutoff,
     outlier_scores,
     prepare_features,
 )
 from infoshot.labelling.prediction_sets import PredictionSets, name_sets
 from infoshot.labelling.target import Target
+from infoshot.labelling.text_prototypes import TextPrototypes
 from infoshot.solvers import METHODS, Method, resolve_method, solve_with_retry
 
 CORRECTED = "given"  # the reason in labels.csv of a label that a person gave
@@ -47,21 +48,17 @@ class ImageLabel:
     label
         Empty if the image cannot be read, belongs to none of the classes, or its label is withheld.
     confidence
-        Calibrated probability of the label; NaN if the image cannot be read, or belongs to none of
-        the classes by the answer of a person.
+        Calibrated probability of the label; NaN if unreadable, or of no class by a person's answer.
     runner_up, margin
         The second best class, and how far its probability is behind.
-    status
-        ``labelled``, ``unsure``, ``outlier`` or ``unreadable``.
-    reason
-        Why it has that status; ``given`` if a person decided it.
+    status, reason
+        ``labelled``, ``unsure``, ``outlier`` or ``unreadable``, and why; ``given`` by a person.
 
     Examples
     --------
     >>> from infoshot import label
-    >>> image = label("examples", "photos", "run").images[0]
-    >>> image.path, image.label, image.status
-    ('photos/1.png', 'cat', 'labelled')
+    >>> label("examples", "photos", "run").images[0].status
+    'labelled'
     """
 
     path: str
@@ -78,7 +75,7 @@ class ImageLabel:
 class Request:
     """The arguments of a run. Two runs with equal requests are the same run."""
 
-    examples: str
+    examples: str | None
     photos: str
     backbone: str
     method: str
@@ -88,6 +85,8 @@ class Request:
     prior: Mapping[str, float] | None
     coverage: float | None = None
     target: float | None = None
+    classes: Sequence[str] | None = None
+    text_weight: int | None = None
 
     @property
     def promises(self) -> bool:
@@ -144,9 +143,9 @@ class Decision:
     where it cannot be read; ``probabilities`` also where a person said that it belongs to none of
     the classes. They are the solver's own for images of an audit, whose ``labels`` are those of the
     person. ``uncalibrated`` are the probabilities of the solver, NaN for images that it did not
-    get. ``z_sup`` and ``y_sup`` are the examples as the method got them. ``dropped`` are the
-    examples that belong to none of the classes by the answer of a person. ``sets`` and ``target``
-    are added by :func:`infoshot.labelling.promises.add_promises`.
+    get. ``z_sup`` and ``y_sup`` are the examples as the method got them, then the texts of classes.
+    ``dropped`` are the examples that belong to none of the classes by the answer of a person.
+    ``sets`` and ``target`` are added by :func:`infoshot.labelling.promises.add_promises`.
     """
 
     request: Request
@@ -205,6 +204,7 @@ def decide_labels(
     encoded: Encoded,
     provenance: Mapping[str, str],
     fixed: Mapping[str, str] | None = None,
+    texts: TextPrototypes | None = None,
 ) -> Decision:
     """Label every image that can be read; an image that a person answered keeps that label.
 
@@ -219,8 +219,10 @@ def decide_labels(
     fixed
         Labels by digest that a person gave and that are no examples. The solver labels these
         images like all others, unless the label is ``NONE``.
+    texts
+        The texts of classes, which count as examples.
     """
-    classes = tuple(sorted({example.label for example in examples}))
+    classes = tuple(sorted({*(example.label for example in examples), *(request.classes or ())}))
     if len(classes) < 2:
         raise DataError("examples of at least two classes are needed; label more images.")
     method, fixed = request.choose_method(classes), fixed or {}
@@ -228,19 +230,17 @@ def decide_labels(
     is_given = torch.tensor([digest in given for digest in encoded.digests])
     is_none = torch.tensor([fixed.get(digest) == NONE for digest in encoded.digests])
     asked = _choose_queries(encoded.readable, is_given | is_none)
-    y_sup = torch.tensor([classes.index(example.label) for example in examples])
-    base = (
-        find_statistics(provenance.get("weights_sha256", "")) if method.uses_base_scatter else None
-    )
-    z_sup, z_qry = (
-        prepare_features(z, method, base) for z in (example_features, encoded.features[asked])
-    )
+    queries = encoded.features[asked]
+    y_sup = torch.tensor([classes.index(e.label) for e in examples], dtype=torch.int64)
+    if texts is not None:
+        example_features, y_sup = texts.append(example_features, y_sup, queries, classes)
+    usable = choose_usable([example.given for example in examples], len(y_sup))
+    base = find_base(method, provenance)
+    z_sup, z_qry = (prepare_features(z, method, base) for z in (example_features, queries))
     tasks = TaskBatch(z_sup.unsqueeze(0), y_sup.unsqueeze(0), z_qry.unsqueeze(0), len(classes))
     solution = solve_with_retry(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} did not stay finite; check its settings.")
-    # Corrections were chosen because they are hard: they say nothing about the other images.
-    usable = torch.tensor([not example.given for example in examples])
     held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), usable)
     scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
     cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
@@ -248,14 +248,13 @@ def decide_labels(
         request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance, base
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
-    for number in (encoded.readable & is_given).nonzero().flatten().tolist():
-        probabilities[number] = _one_hot(classes, given[encoded.digests[number]])
+    for i in (encoded.readable & is_given).nonzero().flatten().tolist():
+        probabilities[i] = torch.tensor([float(k == given[encoded.digests[i]]) for k in classes])
     probabilities[is_none] = torch.nan
     all_scores = _fill_rows(asked, scores.unsqueeze(-1)).squeeze(-1)
     labels = make_labels(classifier, images, probabilities, all_scores > cutoff, encoded.reasons)
-    # A class of which there is no example cannot be a label of this run.
-    kept = {digest: label if label in classes else NONE for digest, label in fixed.items()}
-    answers = {**given, **kept}
+    # A class that the solver does not know cannot be a label of this run.
+    answers = given | {key: name if name in classes else NONE for key, name in fixed.items()}
     return Decision(
         request=request,
         classes=classes,
@@ -382,7 +381,8 @@ def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n
     candidates = doubt.topk(min(_CANDIDATES, len(doubt))).indices
     candidates = candidates[doubt[candidates] > 0]
     z = normalize(features[candidates], dim=-1)
-    distance = torch.cdist(z, normalize(known, dim=-1)).amin(-1)
+    from_known = torch.cdist(z, normalize(known, dim=-1))
+    distance = from_known.amin(-1) if len(known) else torch.ones(len(z))
     between = (2 - 2 * z @ z.mT).clamp_min_(0).sqrt_()  # of vectors of unit length
     chosen: list[int] = []
     for _ in range(min(n, len(candidates))):
@@ -391,10 +391,6 @@ def choose_suggestions(features: Tensor, probabilities: Tensor, known: Tensor, n
         distance = torch.minimum(distance, between[pick])
         distance[pick] = -1
     return chosen
-
-
-def _one_hot(classes: Sequence[str], label: str) -> Tensor:
-    return torch.tensor([float(name == label) for name in classes])
 
 
 def _fill_rows(mask: Tensor, values: Tensor) -> Tensor:

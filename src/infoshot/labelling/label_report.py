@@ -14,6 +14,7 @@ from infoshot.core.checks import few_queries
 from infoshot.core.errors import DataError
 from infoshot.core.pixels import decode
 from infoshot.images.decoding import FileLocation
+from infoshot.labelling.class_names import warn_names_alone
 from infoshot.labelling.classifier import SHARE_INSIDE
 from infoshot.labelling.decide import CORRECTED, Decision, ImageLabel
 from infoshot.report.page import Bars, Gallery, Part, Section, Strong, Table, Text, Thumbnail, page
@@ -63,22 +64,19 @@ def label_report(
     if any(photo.status == "unreadable" for photo in photos):
         sections.append(Section("Unreadable files", [_unreadable(photos)]))
     sections.append(Section("Provenance", [_made(decision)]))
-    subtitle = f"{decision.request.photos}, labelled from {decision.request.examples}"
-    return page("Labels", sections, subtitle=subtitle)
+    source = decision.request.examples or "the names of the classes"
+    return page("Labels", sections, subtitle=f"{decision.request.photos}, labelled from {source}")
 
 
 def _result(decision: Decision, warnings: Sequence[str]) -> list[Part]:
     statuses = Counter(photo.status for photo in decision.labels)
     counts = Counter(photo.label for photo in decision.labels if photo.label)
     words = ", ".join(f"{n:,} {status}" for status, n in statuses.most_common())
-    parts: list[Part] = [
-        Text(
-            [
-                f"{len(decision.labels):,} photos, {len(decision.classes)} classes, "
-                f"{len(decision.examples)} examples: {words}."
-            ]
-        )
-    ]
+    summary = (
+        f"{len(decision.labels):,} photos, {len(decision.classes)} classes, "
+        f"{len(decision.examples)} examples: {words}."
+    )
+    parts: list[Part] = [Text([summary])]
     if warnings:
         parts.append(Text([Strong(sentence) for sentence in warnings]))
     most = [(name, counts[name], f"{counts[name]:,}") for name in decision.classes]
@@ -87,9 +85,7 @@ def _result(decision: Decision, warnings: Sequence[str]) -> list[Part]:
 
 
 def _state(statement: Mapping[str, Any] | None) -> list[Part]:
-    if not statement:
-        return []
-    return [Text([Strong(statement["sentence"])])]
+    return [Text([Strong(statement["sentence"])])] if statement else []
 
 
 def _trust(decision: Decision) -> list[Part]:
@@ -105,7 +101,7 @@ def _trust(decision: Decision) -> list[Part]:
             "one of the classes. infoshot review or infoshot audit draws photos to check by hand."
         )
     else:
-        sentences.append("With one example per class, none can be held out to estimate accuracy.")
+        sentences.append("No example can be held out to estimate the accuracy: too few are given.")
     sentences.append(
         f"Confidences are calibrated on the held-out examples. {_KNOWN_POOLS} 6 points (five each)."
         if held.enough
@@ -262,8 +258,10 @@ def _thumbnail(file: Path) -> bytes | None:
 
 def collect_warnings(decision: Decision) -> list[str]:
     """List what a user should know before trusting the labels, the most important first."""
+    shown = {example.label for example in decision.examples}
     return [
         *_warn_few_images(decision),
+        *(warn_names_alone(decision.classes, shown) if decision.request.classes else []),
         *_warn_mislabelled(decision),
         *_warn_new_classes(decision),
         *_warn_unreadable(decision),
@@ -308,6 +306,7 @@ def _warn_mislabelled(decision: Decision) -> list[str]:
 
 def _warn_new_classes(decision: Decision) -> list[str]:
     original = {example.label for example in decision.examples if not example.given}
+    original |= {*(decision.request.classes or ())}
     new = [name for name in decision.classes if name not in original]
     sentences = []
     for name in new:

@@ -15,7 +15,7 @@ FORMAT = "infoshot.run/1"
 class RequestFacts(TypedDict):
     """The arguments of the run."""
 
-    examples: FileText
+    examples: FileText | None
     photos: FileText
     backbone: FileText
     method: str
@@ -25,6 +25,8 @@ class RequestFacts(TypedDict):
     prior: dict[str, float] | None
     coverage: NotRequired[float | None]
     target: NotRequired[float | None]
+    classes: NotRequired[list[str] | None]
+    text_weight: NotRequired[int | None]
 
 
 class EncoderFacts(TypedDict):
@@ -94,6 +96,7 @@ class RunFacts(TypedDict):
     classes: dict[str, int]
     counts: dict[str, int]
     encoder: EncoderFacts
+    text: NotRequired[EncoderFacts]
     cache: FileText
     examples: list[ExampleFacts]
     files: NotRequired[dict[str, str]]

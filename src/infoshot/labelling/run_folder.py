@@ -113,11 +113,13 @@ def write_run(
     warnings: Sequence[str],
     cache: Path,
     csv_safe: bool,
+    text: Mapping[str, str] | None = None,
     statement: Mapping[str, Any] | None = None,
 ) -> None:
     """Write everything except the exports; a process that reads sees all of it or nothing.
 
-    ``statement`` is what a finished review says about the accuracy.
+    ``text`` is the provenance of the texts of classes, if there are any, and ``statement`` is what
+    a finished review says about the accuracy.
 
     Raises
     ------
@@ -133,10 +135,11 @@ def write_run(
         REPORT: report.encode(errors="backslashreplace"),  # the encoder's folder may be any bytes
     }
     if corrections.answers:
-        text = format_corrections(corrections.answers, csv_safe=csv_safe)
-        files[CORRECTIONS] = text.encode()
+        sheet = format_corrections(corrections.answers, csv_safe=csv_safe)
+        files[CORRECTIONS] = sheet.encode()
     facts = {
         **_facts(decision, warnings, cache),
+        **({"text": dict(text)} if text else {}),
         "csv_safe": csv_safe,
         "review": {
             "n_entries": corrections.n_entries,
@@ -144,8 +147,8 @@ def write_run(
         },
         "files": {name: digest(content) for name, content in files.items()},
     }
-    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
-    RUN_FILES.write(folder, {**files, FACTS: text.encode()})
+    record = json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    RUN_FILES.write(folder, {**files, FACTS: record.encode()})
 
 
 def format_labels(
@@ -215,7 +218,8 @@ def find_run_cache(classifier: Path) -> Path | None:
 def find_run_images(classifier: Path) -> list[Path]:
     """Return the examples and the photos of the run that a classifier belongs to."""
     facts = _find_facts(classifier)
-    return [Path(facts["request"][name]) for name in ("examples", "photos")] if facts else []
+    places = (facts["request"]["examples"], facts["request"]["photos"]) if facts else ()
+    return [Path(place) for place in places if place is not None]
 
 
 def _find_facts(classifier: Path) -> RunFacts | None:

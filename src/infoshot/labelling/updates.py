@@ -1,13 +1,14 @@
 """Solve a finished run again with the answers of a person as examples."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from infoshot.backbones import Encoder, EncoderLike, open_encoder
+from infoshot.backbones.external.text_tower import TextTower, open_text_tower
 from infoshot.core.environment import default_device
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import AnyPath
@@ -24,6 +25,7 @@ from infoshot.labelling.corrections import (
 from infoshot.labelling.decide import CORRECTED, Decision, ImageLabel
 from infoshot.labelling.run_files import RUN_FILES
 from infoshot.labelling.run_folder import FinishedRun, check_finished, read_run
+from infoshot.labelling.text_prototypes import NameEncoder, check_same_tower
 
 
 def add_labels(
@@ -139,8 +141,12 @@ def _make_job(
     provenance = cast("dict[str, str]", facts["encoder"])
     # Opened only if the features of an image are not cached any more.
     encoder = partial(_reopen_encoder, backbone or before.request.backbone, provenance)
+    names = None
+    if "text" in facts:
+        of_text = cast("dict[str, str]", facts["text"])
+        names = NameEncoder(of_text, partial(_reopen_tower, encoder, of_text))
     place = Place(run, Path(facts["cache"]), device or default_device(), exports, csv_safe)
-    return Job(before.request, place, provenance, encoder, progress)
+    return Job(before.request, place, provenance, encoder, progress, names=names)
 
 
 def _decide(job: Job, before: FinishedRun, corrections: Corrections) -> Decision:
@@ -176,3 +182,9 @@ def _reopen_encoder(backbone: EncoderLike, provenance: Mapping[str, str]) -> Enc
     encoder = open_encoder(backbone)
     check_same_encoder(encoder, Extraction(), provenance)
     return encoder
+
+
+def _reopen_tower(encoder: Callable[[], Encoder], provenance: Mapping[str, str]) -> TextTower:
+    """Open the text tower of an earlier run; raise if it computes other features today."""
+    images = encoder()
+    return check_same_tower(images.backbone_name, open_text_tower(images), provenance)

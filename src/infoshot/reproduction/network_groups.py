@@ -15,7 +15,15 @@ from torch import Tensor
 
 from infoshot.benchmark import with_interval
 from infoshot.metrics import mean_interval
-from infoshot.reproduction.paper import BACKBONES, DATASETS, FULL_LOSS, OWN_IMAGES, TIM, Setting
+from infoshot.reproduction.paper import (
+    BACKBONES,
+    DATASETS,
+    FULL_LOSS,
+    OWN_IMAGES,
+    TIM,
+    Cell,
+    Setting,
+)
 from infoshot.reproduction.paper_systems import PLAIN, has_own_training
 from infoshot.reproduction.report_cells import PlannedCell, Source
 from infoshot.reproduction.report_store import Store
@@ -173,6 +181,12 @@ class Results:
         """Return the numbers of tasks that the networks of a group have."""
         stored = filter(self.is_stored, self.find(group, setting))
         return {self._store.rows[item.key].tasks for item in stored}
+
+    def assumes(self, group: Group, cell: Cell) -> tuple[str, ...]:
+        """Return what a number assumes, and whether the scatter of the base classes was used."""
+        stored = filter(self.is_stored, self.find(group, cell.setting))
+        used = [name for item in stored for name in self._store.rows[item.key].assumes]
+        return (*(["base-scatter"] if "base-scatter" in used else []), *cell.assumes)
 
     def measured(self, group: Group, setting: Setting) -> Measured | None:
         """Return the number of a group, if at least one of its networks has it."""

@@ -25,6 +25,7 @@ from infoshot.reproduction.report_cells import Source
 from infoshot.reproduction.reported_runs import SystemRun, merge_runs
 
 _FORMAT, _NAME = "infoshot.reproduce/1", "results.json"
+_DTYPES = (torch.uint8, torch.int16, torch.int32)  # of numbers of correct queries
 
 
 @dataclass
@@ -143,8 +144,8 @@ def _not_a_report(path: Path) -> DataError:
 def _counts(accuracies: Tensor, row: ResultRow) -> Tensor:
     """Return the number of correct queries of each task."""
     n_queries = row.ways * row.queries
-    dtype = torch.uint8 if n_queries <= torch.iinfo(torch.uint8).max else torch.int32
-    return (accuracies.double() * n_queries).round().to(dtype)
+    fitting = (d for d in _DTYPES if n_queries <= torch.iinfo(d).max)
+    return (accuracies.double() * n_queries).round().to(next(fitting))
 
 
 def _accuracies_from_counts(tensor: Tensor, row: ResultRow) -> Tensor:

@@ -141,7 +141,7 @@ def _group_line(
     several = len(group.sources) > 1
     line = [
         label,
-        ", ".join(cells[0].assumes) or "nothing",
+        ", ".join(results.assumes(group, cells[0])) or "nothing",
         " / ".join(f"{n:,}" for n in sorted(tasks)),
     ]
     by_shots = {cell.shots: cell for cell in cells}

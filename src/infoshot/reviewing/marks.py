@@ -54,10 +54,11 @@ class Marks:
 
     @property
     def classes_with_examples(self) -> list[str]:
-        """The classes that the solver knows or will know: those with an example."""
+        """The classes that the solver knows or will know: those with an example, or with a text."""
         n = self._pool.n_photos
         learned = self.labels[:n][self.answered[:n] & ~self.audited[:n]]
-        found = {*self.labels[n:].tolist(), *learned.tolist()}
+        named = self._pool.facts["request"].get("classes") or ()
+        found = {*self.labels[n:].tolist(), *learned.tolist(), *named}
         return [name for name in self.classes if name in found]
 
     def answer(self, number: int) -> Answer | None:

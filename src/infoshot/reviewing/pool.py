@@ -80,6 +80,12 @@ class Pool:
         """How many entries of the log the labels contain."""
         return self.facts["review"]["n_entries"] if "review" in self.facts else 0
 
+    @property
+    def has_fixed_classes(self) -> bool:
+        """Whether a review cannot rename classes: the run has a prior, or texts of the names."""
+        request = self.facts["request"]
+        return request["prior"] is not None or bool(request.get("classes"))
+
     @cached_property
     def number_of(self) -> dict[str, int]:
         """The number of an item by its path; a photo comes before an example."""

@@ -107,7 +107,7 @@ class Session:
                 "views": count_views(pool, self._marks),
                 "n_audited": len(self._history.audited()),
                 "projection": self._explorer.map[0] if self._explorer.map else None,
-                "can_change_classes": pool.facts["request"]["prior"] is None,
+                "can_change_classes": not pool.has_fixed_classes,
                 "exports": [name for name in EXPORTS if (self.run / name).exists()],
                 "all_exports": list(EXPORTS),
                 "enough": self.enough(),
@@ -221,9 +221,10 @@ class Session:
     ) -> dict[str, Any]:
         """Add a class (``add``), rename it (``rename``), or merge it into another (``merge``)."""
         with self._lock:
-            if self._pool.facts["request"]["prior"] is not None:
+            if self._pool.has_fixed_classes:
                 raise InvalidArgumentError(
-                    "the classes of a run with a prior cannot be changed; label the images again."
+                    "the classes of a run with a prior, or with classes given by their names, "
+                    "cannot be changed; label the images again."
                 )
             name, to, classes = strip_name(name), strip_name(to), self._marks.classes
             if action == "add":

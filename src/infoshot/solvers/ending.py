@@ -1,5 +1,6 @@
 """How tasks end: the solution of a part of a chunk, and warnings about tasks that failed."""
 
+import math
 import warnings
 from typing import Any
 
@@ -28,13 +29,17 @@ def finish(
     _check_shape(solver, "prototypes", prototypes, (len(task), task.n_way, task.dim))
     outlier_scores = solver.outlier_scores(task, state)
     if outlier_scores is None:
-        outlier_scores = -log_p.amax(-1).expm1()
-    finite = probabilities.isfinite().all(-1).all(-1) & prototypes.isfinite().all(-1).all(-1)
-    ended = torch.where(finite.cpu(), int(status), int(Status.NON_FINITE))
+        outlier_scores = log_p.amax(-1).expm1_().neg_()
+    ended = torch.full((len(task),), int(status))
+    finite = _finite_tasks(probabilities, prototypes)
+    if finite is not None:
+        ended[~finite] = int(Status.NON_FINITE)
     notes = solver.notes(task, state)
     if watch is not None:
         watch.look(solver, task, state)
-        diverged = (watch.diverged() & finite).cpu()
+        diverged = watch.diverged().cpu()
+        if finite is not None:
+            diverged &= finite
         ended[diverged] = int(Status.DIVERGED)
         notes = diverged_notes(solver, diverged, notes)
     return Solution(
@@ -55,6 +60,20 @@ def _check_shape(
         raise ShapeError(
             f"{type(solver).__name__}.{method} must return shape {shape}; got {tuple(value.shape)}."
         )
+
+
+def _finite_tasks(probabilities: Tensor, prototypes: Tensor) -> Tensor | None:
+    """Mask, on the CPU, of the tasks whose probabilities and prototypes are finite; None: all."""
+    # A sum is one fast pass and not finite if any value is not; only then look closer.
+    if math.isfinite((probabilities.sum() + prototypes.sum()).item()):
+        return None
+    finite = probabilities.isfinite().all(-1).all(-1) & prototypes.isfinite().all(-1).all(-1)
+    return finite.cpu()
+
+
+def any_failed(solution: Solution) -> bool:
+    """Whether there is anything to warn about."""
+    return int(solution.status.max()) > Status.CONVERGED
 
 
 def warn_if_not_finite(solution: Solution) -> None:

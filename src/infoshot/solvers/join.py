@@ -25,13 +25,11 @@ def join_in_order(parts: list[tuple[Tensor, Solution]], dtype: torch.dtype) -> S
             whole.temperatures[place],
             tuple(whole.notes[i] for i in order) if whole.notes else (),
         )
-    return dataclasses.replace(
-        whole,
-        probabilities=whole.probabilities.to(dtype),
-        prototypes=whole.prototypes.to(dtype),
-        outlier_scores=whole.outlier_scores.to(dtype),
-        temperatures=whole.temperatures.to(dtype),
-    )
+    names = ("probabilities", "prototypes", "outlier_scores", "temperatures")
+    other = {
+        name: value.to(dtype) for name in names if (value := getattr(whole, name)).dtype != dtype
+    }
+    return dataclasses.replace(whole, **other) if other else whole
 
 
 def replace_tasks(whole: Solution, which: Tensor, part: Solution, note: str) -> Solution:
@@ -61,7 +59,7 @@ def _put(values: Tensor, which: Tensor, new: Tensor) -> Tensor:
 
 
 def join(parts: Iterable[Solution]) -> Solution:
-    """Join solutions along the task axis."""
+    """Join solutions along the task axis; their tensors are copied, also those of a single one."""
     parts = list(parts)
     return Solution(
         torch.cat([part.probabilities for part in parts]),

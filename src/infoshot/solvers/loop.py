@@ -17,7 +17,7 @@ from infoshot.core import checks
 from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges, map_chunks
 from infoshot.core.types import Solution, Status, TaskBatch
-from infoshot.solvers.ending import finish, warn_if_diverged, warn_if_not_finite
+from infoshot.solvers.ending import any_failed, finish, warn_if_diverged, warn_if_not_finite
 from infoshot.solvers.join import join, join_in_order
 from infoshot.solvers.sizes import check_memory, tasks_per_chunk
 from infoshot.solvers.solver import Solver, StateT
@@ -94,18 +94,24 @@ def solve(
     check_memory(solver, tasks, chunk_size)
     solution = join(
         map_chunks(
-            lambda chunk: _solve_chunk(solver, tasks[chunk.start : chunk.stop], chunk.start, hooks),
+            lambda chunk: _solve_chunk(solver, _tasks_of(tasks, chunk), chunk.start, hooks),
             chunk_ranges(len(tasks), chunk_size),
             n_threads=1 if hooks else n_threads,
             by_blocks=solver.splits_samples(tasks),
         )
     )
-    warn_if_not_finite(solution)
-    if not quiet:
-        warn_if_diverged(solver, solution)
+    if any_failed(solution):
+        warn_if_not_finite(solution)
+        if not quiet:
+            warn_if_diverged(solver, solution)
     if recorder is not None:
         solution = dataclasses.replace(solution, trace=recorder.trace(solution.n_steps))
     return solution
+
+
+def _tasks_of(tasks: TaskBatch, chunk: range) -> TaskBatch:
+    """Select the tasks of a chunk."""
+    return tasks if len(chunk) == len(tasks) else tasks[chunk.start : chunk.stop]
 
 
 @torch.inference_mode()

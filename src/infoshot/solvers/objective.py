@@ -31,7 +31,7 @@ def class_means(z: Tensor, y: Tensor, n_way: int) -> Tensor:
     Prototypes, shape ``(task, class, dim)``.
     """
     y_onehot = class_rows(y, n_way, z.dtype)
-    return y_onehot @ z / y_onehot.sum(-1, keepdim=True)
+    return torch.bmm(y_onehot, z) / y_onehot.sum(-1, keepdim=True)
 
 
 def class_rows(y: Tensor, n_way: int, dtype: torch.dtype) -> Tensor:

@@ -15,10 +15,12 @@ A query has a share in the weights of its own class, which makes it look nearer 
 would be. In a mean without its share s its distance is 1 / (1 - s) as large, so
 
 .. math:: \ell^{TIM}_{ki} = -\frac{\tau}{2} \frac{\|z_i - w_k\|^2}{(1 - s_{ki})^2}, \qquad
-          s_{ki} = \frac{K \, p_{ki}}{|Q| \, (1 + \frac{\lambda_{CE}}{1 + \alpha})},
+          s_{ki} = p_{ki} \min\left(
+          \frac{K}{|Q| \, (1 + \frac{\lambda_{CE}}{1 + \alpha})}, 0.1\right),
 
 with the posterior p of the solve, and as many queries in every class: with a share that depends on
-the number of queries of the class, labels of rare classes would change.
+the number of queries of the class, labels of rare classes would change. So they would with the
+large shares of very few queries, hence the bound.
 
 Probabilities are the softmax of :math:`c \, \ell`. How sharp they should be depends on how well the
 features separate the classes, which shows in the mean confidences m of the class means and g of the
@@ -48,6 +50,7 @@ CALIBRATED = 10.5  # temperature at which probabilities are calibrated
 MEANS_WEIGHT, GRAPH_WEIGHT = 2.0, 4.0
 _AMBIGUOUS, _POWER = 0.19, 3  # D / nu at which the others count most, and how fast this ends
 _SHARE_OF_OTHERS = 3.0
+_LARGEST_SHARE = 0.1  # of a query in the weights of its class
 _SHARPNESS, _OF_MEANS, _OF_GRAPH, _OF_BALANCE = 0.7, 0.17, 0.11, 0.08
 _MOST_CONFIDENT = 0.99
 
@@ -114,21 +117,26 @@ def weigh_others(imbalance: Tensor, chance: Tensor) -> Tensor:
     return (u * (1 - u).exp()) ** _POWER
 
 
-def leave_own_share_out(logits: Tensor, z: Tensor, tau: float, share: float) -> Tensor:
-    """Logits of the queries by class weights without their own share in them.
+def classify_without_own_share(z: Tensor, w: Tensor, tau: float, share: float) -> Tensor:
+    """Logits of the queries by the class weights of a solve, each without its own share in them.
 
     Parameters
     ----------
-    logits
-        What :func:`class_logits` returns, shape ``(task, class, query)``; overwritten.
     z
         The queries, shape ``(task, query, dim)``.
+    w
+        Class weights, shape ``(task, class, dim)``.
     tau
-        Temperature of the logits.
+        Factor on the squared distance.
     share
-        Share of a query in the weights of a class that it surely belongs to, below 1.
+        Share of a query in the weights of a class that it surely belongs to; 0.1 if it is more.
+
+    Returns
+    -------
+    Shape ``(task, class, query)``.
     """
-    rest = torch.softmax(logits, dim=1).mul_(-share).add_(1)
+    logits = class_logits(z, w, tau)
+    rest = torch.softmax(logits, dim=1).mul_(-min(share, _LARGEST_SHARE)).add_(1)
     square = torch.linalg.vecdot(z, z).unsqueeze(1)
     negative_distance = logits.sub_(square, alpha=tau / 2).clamp_(max=0)
     return negative_distance.div_(rest).div_(rest)

@@ -8,21 +8,18 @@ that the queries decide. TIM-auto chooses the weight for each task.
 Objective: [ADM] of ``docs/math.md`` with the chosen :math:`\beta`. Procedure:
 
 1. **Smooth**: every query is averaged with its nearest queries (``neighbours.py``), and the class
-   means start shrunken (``prototype.py``). Neither depends on the class frequencies.
+   means start shrunken (``prototype.py``). Neither depends on the class frequencies. Features were
+   whitened before, where the scatter within the base classes is known (``features/normalize.py``).
 2. **Two trial solves**, with a small and a larger weight and at most 2,048 evenly spaced queries,
    measure the imbalance of the predicted class proportions, :math:`D = 1 - H(\hat p) / \log K`.
-3. **Choose the weight** :math:`\beta`, from 0.8 for no imbalance to 0.04, see ``balance.py``.
+3. **Choose the weight** :math:`\beta`, from 0.8 for no imbalance to 0.03, see ``balance.py``.
 4. **Solve** with TIM-ADM and that weight, from the same start.
 5. **Ask two others**, the nearest shrunken class mean and labels that spread over a graph
    (``graph_evidence.py``). Their log-probabilities are added where steps 2 and 3 leave the balance
    open, see ``pooling.py``, which also says how sharp the probabilities are.
 
-Features are whitened first by the scatter within the base classes, where it is known
-(``features/whitening.py``).
-
-With fewer than two queries per class each query is classified independently, by the nearest
-shrunken class mean. The outlier score of a query is its squared distance from the nearest
-prototype. New samples are classified by the prototypes alone, without smoothing and the others.
+With fewer than two queries per class the nearest shrunken class mean decides. The outlier score of
+a query is its squared distance from the nearest prototype. Prototypes alone classify new samples.
 
 Cost: 140 steps of TIM-ADM (slightly more than 60 for many queries), and for the neighbours 2 to 4
 \|Q\| \|Q\| d operations, from 20,000 queries on about 16,000 \|Q\| d. It is the default, for any
@@ -136,7 +133,7 @@ class TimAuto(Solver[_AutoState]):
     def init(self, task: TaskBatch) -> _AutoState:
         """Smooth the features, run the trial solves, choose the weight, ask the others."""
         near = None if _too_few(task) else find_neighbours(task.z_qry, self.n_neighbours)
-        smoothed = self._smooth(task, near)
+        smoothed = task if near is None else self._smooth(task, near)
         start = self._start(smoothed)
         imbalance, chance = self._evidence(smoothed, start)
         beta = balance.choose_weight(imbalance, chance)
@@ -166,9 +163,9 @@ class TimAuto(Solver[_AutoState]):
         w = self.prototypes(task, state)
         if _too_few(task):
             return log_posterior(state.z_qry, w, pooling.MEANS_TEMPERATURE)
-        tau = self.solve_temperature
-        own = class_logits(state.z_qry, w, tau)
-        own = pooling.leave_own_share_out(own, state.z_qry, tau, self._share_of_query(task))
+        weight_of_support = self.cross_entropy_weight / (1 + self.conditional_entropy_weight)
+        share = task.n_way / (task.n_qry * (1 + weight_of_support))
+        own = pooling.classify_without_own_share(state.z_qry, w, self.solve_temperature, share)
         pooled = own.add_(state.others).mul_(state.scale.view(-1, 1, 1))
         return torch.log_softmax(pooled, dim=1).mT
 
@@ -224,15 +221,8 @@ class TimAuto(Solver[_AutoState]):
         """The solver of the steps; the weights of the marginal entropy are in the states."""
         return self.adm(1.0, self.n_steps + 2 * self.n_trial_steps)
 
-    def _share_of_query(self, task: TaskBatch) -> float:
-        """Share of a query in the weights of its class, if all classes have as many queries."""
-        weight_of_support = self.cross_entropy_weight / (1 + self.conditional_entropy_weight)
-        return task.n_way / (task.n_qry * (1 + weight_of_support))
-
-    def _smooth(self, task: TaskBatch, near: Nearest | None) -> TaskBatch:
+    def _smooth(self, task: TaskBatch, near: Nearest) -> TaskBatch:
         """Average the queries with their neighbours."""
-        if near is None or self.smoothing == 0:
-            return task
         z_qry = average_with_neighbours(task.z_qry, near, self.smoothing)
         return dataclasses.replace(task, z_qry=z_qry)
 

@@ -29,13 +29,24 @@ _KNOWN = (*_CLASS_TOKEN, *_EMBEDDING, *_POOLED)
 
 @final
 class HfBackbone(Backbone):
-    """A model of transformers that returns one of its outputs."""
+    """A model of transformers that returns one of its outputs.
 
-    def __init__(self, model: nn.Module, model_type: str, input_spec: InputSpec) -> None:
+    ``source`` is the folder or the id that it was opened from.
+    """
+
+    def __init__(
+        self, model: nn.Module, model_type: str, input_spec: InputSpec, source: str, is_local: bool
+    ) -> None:
         super().__init__()
         self.model: Any = model
         self.model_type = model_type
         self.input_spec = input_spec
+        self.source, self.is_local = source, is_local
+
+    @property
+    def embeds_text(self) -> bool:
+        """Whether the model embeds text too; see ``text_tower.py``."""
+        return self.model_type in _EMBEDDING
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the embedding, the pooled output or the class token, by the type of the model."""
@@ -53,12 +64,11 @@ def open_hf(name: str) -> Encoder:
     DataError
         If the model does not exist, is damaged, or has a type that is not supported.
     """
-    (transformers,) = external_checks.packages("hf", "transformers")
     folder = Path(name).expanduser()
     local = folder.is_dir()
     source = str(folder) if local else name
     what = source if local else f"hf:{name}"
-    with _reading(transformers, what):
+    with reading_hf(what, "vision model") as transformers:
         options = {"local_files_only": local}
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
         if config.model_type not in _KNOWN:
@@ -71,7 +81,8 @@ def open_hf(name: str) -> Encoder:
         model, found = transformers.AutoModel.from_pretrained(
             source, config=config, trust_remote_code=False, output_loading_info=True, **options
         )
-    backbone = HfBackbone(_vision(what, model, found["missing_keys"]), config.model_type, spec)
+    vision = _vision(what, model, found["missing_keys"])
+    backbone = HfBackbone(vision, config.model_type, spec, source, local)
     backbone.feature_dim = external_checks.feature_width(what, backbone.eval())
     about = {"input": vars(spec), "transformers_version": None}  # does not change the model
     digest = external_checks.network_digest(backbone, config.to_diff_dict() | about)
@@ -79,22 +90,34 @@ def open_hf(name: str) -> Encoder:
 
 
 @contextmanager
-def _reading(transformers: ModuleType, what: str) -> Iterator[None]:
-    """Silence transformers, and turn its exceptions into one sentence."""
+def reading_hf(what: str, part: str) -> Iterator[ModuleType]:
+    """Give transformers, silenced, and turn its exceptions into one sentence."""
+    (transformers,) = external_checks.packages("hf", "transformers")
+    import huggingface_hub as hub
+
     logging = transformers.logging
     verbosity, shows_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub_verbosity = hub.utils.logging.get_verbosity()
     logging.set_verbosity_error()
+    hub.utils.logging.set_verbosity(logging.get_verbosity())  # it reports every attempt
     logging.disable_progress_bar()
     try:
-        yield
+        yield transformers
     except InfoshotError:
         raise
     except Exception as error:  # of many kinds
+        if isinstance(error.__cause__, hub.errors.LocalEntryNotFoundError):
+            raise DataError(
+                f"{what}: the Hugging Face hub cannot be reached, and this machine has no copy of "
+                "the model; download it elsewhere, copy its folder to this machine and pass "
+                "'hf:FOLDER' (docs/encoders.md)."
+            ) from error
         raise DataError(
-            f"{what}: transformers cannot read a vision model ({external_checks.reason(error)})."
+            f"{what}: transformers cannot read a {part} ({external_checks.reason(error)})."
         ) from error
     finally:
         logging.set_verbosity(verbosity)
+        hub.utils.logging.set_verbosity(hub_verbosity)
         if shows_bars:
             logging.enable_progress_bar()
 
