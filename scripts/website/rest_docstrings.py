@@ -12,6 +12,8 @@ _FORMULA = re.compile(r":math:`(.*?)`", re.DOTALL)
 _FORMULA_BLOCK = re.compile(r"^( *)\.\. math::(.*(?:\n\1 +\S.*|\n(?=\n\1 +\S))*)", re.MULTILINE)
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?([^`]+)`")
 _LITERAL = re.compile(r"^(( *)\S.*):$\n\n((?:\2 +\S.*\n?|\n)+)", re.MULTILINE)
+_HAS_EXAMPLES = re.compile(r"^ *Examples\n *-+$", re.MULTILINE)
+_DOCTEST = re.compile(r"^( *)>>> .*(?:\n\1\S.*)*", re.MULTILINE)
 _REFERENCE = re.compile(r"\[([A-Z]\w+)\]_")
 _REFERENCE_TEXT = re.compile(r"^( *)\.\. \[(\w+)\] ", re.MULTILINE)
 
@@ -31,6 +33,8 @@ def as_markdown(text: str) -> str:
     text = _FORMULA.sub(lambda match: f"${' '.join(match[1].split())}$", text)
     text = re.sub(r"::$", ":\x00", text, flags=re.MULTILINE)
     text = _LITERAL.sub(_write_code, text.replace(":\x00", "::")).replace("::\n", ":\n")
+    if not _HAS_EXAMPLES.search(text):  # griffe knows those of a section
+        text = _DOCTEST.sub(r"\1```python\n\g<0>\n\1```", text)
     text = _REFERENCE_TEXT.sub(r"\1[\2] ", _REFERENCE.sub(r"[\1]", text))
     return _ROLE.sub(_write_link, text)
 

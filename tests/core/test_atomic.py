@@ -9,6 +9,7 @@ import pytest
 from infoshot import DataError
 from infoshot.core.atomic import (
     make_folder,
+    open_atomically,
     output_folder,
     sole_writer,
     temporary_name,
@@ -212,3 +213,24 @@ def test_no_parent_is_left_of_a_folder_that_cannot_be_made(tmp_path):
     with pytest.raises(DataError, match="this folder cannot be created"), output_folder(folder):
         pass
     assert listed(tmp_path) == []
+
+
+def test_files_that_are_written_in_parts_appear_at_the_end(tmp_path):
+    path = tmp_path / "a.bin"
+    with open_atomically(path) as file:
+        file.write(b"one ")
+        assert not path.exists()
+        file.write(b"two")
+    assert path.read_bytes() == b"one two"
+
+    def fail():
+        with open_atomically(path) as file:
+            file.write(b"three")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert path.read_bytes() == b"one two"
+    assert listed(tmp_path) == ["a.bin"]
+    with pytest.raises(DataError, match="cannot be written"), open_atomically(tmp_path / "x" / "y"):
+        pass

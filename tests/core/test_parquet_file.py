@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from infoshot.core.parquet_file import format_table, parse_table
+from infoshot.core.errors import DataError
+from infoshot.core.parquet_file import format_table, parse_table, read_facts
 
 COLUMNS = {
     "name": ["a", "b"],
@@ -51,3 +52,15 @@ def test_other_tables_are_refused(case):
 def test_what_is_no_table_is_refused(content):
     with pytest.raises(ValueError, match=r"[Pp]arquet"):
         parse_table(content, KINDS, n_rows=2, width=2)
+
+
+def test_facts_are_read_back(tmp_path):
+    (tmp_path / "a").write_bytes(format_table(COLUMNS, {"made": '{"by": "hand"}'}))
+    assert read_facts(tmp_path / "a", "made") == ({"by": "hand"}, 2)
+    for metadata in ({}, {"made": "{"}, {"made": "[]"}):
+        (tmp_path / "a").write_bytes(format_table(COLUMNS, metadata))
+        with pytest.raises(DataError, match=r"a: damaged, or not a made file \("):
+            read_facts(tmp_path / "a", "made")
+    (tmp_path / "a").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"a: damaged, or not a made file \(.*\)\.$"):
+        read_facts(tmp_path / "a", "made")

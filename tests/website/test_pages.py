@@ -35,6 +35,13 @@ def test_literal_blocks_of_docstrings(as_markdown):
     assert as_markdown("A list:\n\n- one\n") == "A list:\n\n- one\n"
 
 
+def test_examples_without_a_section_are_code(as_markdown):
+    text = "Text.\n\n>>> x = 1\n>>> x\n1\n\nMore."
+    assert as_markdown(text) == "Text.\n\n```python\n>>> x = 1\n>>> x\n1\n```\n\nMore."
+    section = "Text.\n\nExamples\n--------\n>>> x"
+    assert as_markdown(section) == section
+
+
 def test_references_of_docstrings(as_markdown):
     assert as_markdown("see [Boudiaf2020]_") == "see [Boudiaf2020]"
     assert as_markdown(".. [Boudiaf2020] M. Boudiaf") == "[Boudiaf2020] M. Boudiaf"

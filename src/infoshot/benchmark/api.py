@@ -1,11 +1,9 @@
 """``bench``: evaluate methods on many few-shot tasks drawn from one table of features."""
 
 import dataclasses
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,10 +14,11 @@ from infoshot.benchmark.results import BenchResult, accuracies_key, paired_diffe
 from infoshot.benchmark.variants import MethodSpec, expand, resolve_variants
 from infoshot.core import checks
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.places import AnyPlace, locate
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.text import escape_name
 from infoshot.core.types import FeatureTable, ResultRow
-from infoshot.features import default_features_path, digest, read_features
+from infoshot.features import ArrowTable, default_features_path, digest, open_table
 from infoshot.solvers import Method
 from infoshot.tasks import TaskSpec
 from infoshot.tasks.regimes import Regime, parse_regime
@@ -28,7 +27,7 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def bench(
-    features: str | os.PathLike[str] | FeatureTable | None = None,
+    features: AnyPlace | ArrowTable | FeatureTable | None = None,
     methods: MethodSpec | Sequence[MethodSpec] = ("prototype", "tim-adm"),
     *,
     ways: int | Sequence[int] = 5,
@@ -42,6 +41,8 @@ def bench(
     device: str = "cpu",
     dtype: str = "float32",
     threads: int | None = None,
+    column: str | None = None,
+    label_column: str | None = None,
     on_cell: Callable[[BenchResult], None] | None = None,
     progress: ProgressLike = None,
 ) -> BenchResult:
@@ -52,8 +53,9 @@ def bench(
     Parameters
     ----------
     features
-        A feature file, or a table in memory. ``None``: the features that the package contains
-        (mini-ImageNet test classes, ResNet-18).
+        A feature file, a folder or pattern of Parquet files, or a table in memory, which may be an
+        Arrow table. ``None``: the features that the package contains (mini-ImageNet test classes,
+        ResNet-18).
     methods
         Names of methods (``infoshot methods`` lists them), ``package.module:Name``,
         ``system:FOLDER`` of a trained system, ``Method`` objects or solvers. A pair of a method and
@@ -85,6 +87,8 @@ def bench(
         ``float32`` or ``float64``.
     threads
         Number of threads. ``None``: that of PyTorch. Accuracies do not depend on it.
+    column, label_column
+        Columns of Parquet or of an Arrow table, as :func:`infoshot.read_features` takes them.
     on_cell
         Called after each method and kind of task with the result so far, for instance to store it.
     progress
@@ -117,7 +121,7 @@ def bench(
         ways=ways, shots=shots, regimes=regimes, queries=queries, tasks=tasks, seed=seed,
         device=device, dtype=dtype, threads=threads,
     )  # fmt: skip
-    table, about = _open_features(features)
+    table, about = _open_features(features, column, label_column)
     runnable, skipped = _find_runnable(table, chosen, reference)
     cells = [
         (method, protocol)
@@ -213,14 +217,17 @@ def _list_regimes(regimes: str | Regime | Sequence[str | Regime]) -> list[Regime
 
 
 def _open_features(
-    features: str | os.PathLike[str] | FeatureTable | None,
+    features: AnyPlace | ArrowTable | FeatureTable | None,
+    column: str | None,
+    label_column: str | None,
 ) -> tuple[FeatureTable, dict[str, str]]:
     """Read the features, with the name and the digest that rows report."""
-    if isinstance(features, FeatureTable):
-        return features, {"features_name": "in memory", "features_digest": ""}
-    path = default_features_path() if features is None else Path(features)
-    table = read_features(path)
-    return table, {"features_name": escape_name(path.name), "features_digest": digest(path)}
+    given = default_features_path() if features is None else features
+    table = open_table(given, column=column, label_column=label_column)
+    if isinstance(given, (FeatureTable, ArrowTable)):
+        return table, {"features_name": "in memory", "features_digest": ""}
+    name = escape_name(locate(given).name)
+    return table, {"features_name": name, "features_digest": digest(given)}
 
 
 def _find_runnable(

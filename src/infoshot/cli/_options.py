@@ -45,6 +45,11 @@ Settings = Annotated[
     typer.Option("--set", help="Change a setting: temperature=10. May be repeated."),
 ]
 
+Column = Annotated[
+    str | None, typer.Option(help="Parquet: column of embeddings; default: the only float lists.")
+]
+LabelColumn = Annotated[str | None, typer.Option(help="Parquet: labels; default: label, labels.")]
+
 CsvSafe = Annotated[
     bool,
     typer.Option("--csv-safe", help="Apostrophe before CSV fields that look like formulas."),

@@ -9,16 +9,17 @@ from infoshot.benchmark import BenchResult
 from infoshot.benchmark import bench as run_bench
 from infoshot.benchmark.results import accuracies_path
 from infoshot.cli._console import print_table, stdout
-from infoshot.cli._options import parse_numbers, parse_settings
+from infoshot.cli._options import Column, LabelColumn, parse_numbers, parse_settings
 from infoshot.core.outputs import is_stream
+from infoshot.core.places import local_files, locate
 from infoshot.features import default_features_path
 from infoshot.labelling.output_checks import check_results
 
 
 def bench(
     features: Annotated[
-        Path | None,
-        typer.Option(help="Feature file (safetensors or npz). Default: the embedded features."),
+        str | None,
+        typer.Option(help="Feature file (safetensors, npz, Parquet). Default: the embedded one."),
     ] = None,
     methods: Annotated[
         str,
@@ -73,6 +74,8 @@ def bench(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     threads: Annotated[int | None, typer.Option(help="Default: one per core.")] = None,
+    column: Column = None,
+    label_column: LabelColumn = None,
 ) -> None:
     """Compare methods on many random tasks: accuracy with 95% interval, macro F1, time per task.
 
@@ -81,10 +84,10 @@ def bench(
 
     Example: infoshot bench --features mine.npz --methods prototype,tim-adm --shots 1,5
     """
-    path = features or default_features_path()
+    place = locate(features or default_features_path())
     if json and not accuracies and not is_stream(json):
         accuracies = accuracies_path(json)
-    check_results([path], [json, accuracies, csv, latex])
+    check_results(local_files(place), [json, accuracies, csv, latex])
     # New files are written after every cell. Pipes are written once, and so are files that exist:
     # an interrupted run must not replace an earlier, complete result by a part.
     once = any(output and (is_stream(output) or output.exists()) for output in (json, accuracies))
@@ -99,7 +102,7 @@ def bench(
 
     try:
         result = run_bench(
-            path,
+            place,
             methods,
             ways=parse_numbers("--ways", ways),
             shots=parse_numbers("--shots", shots),
@@ -112,6 +115,8 @@ def bench(
             device=device,
             dtype=dtype,
             threads=threads,
+            column=column,
+            label_column=label_column,
             on_cell=write,
             progress=True,
         )
@@ -122,7 +127,7 @@ def bench(
     if once:
         result.write(json=json, accuracies=accuracies)
     result.write(csv=csv, latex=latex)
-    _print(result, path.name, queries)
+    _print(result, place.name, queries)
     outputs = {"Rows": json, "Per-task accuracies": accuracies, "CSV": csv, "LaTeX table": latex}
     for what, output in outputs.items():
         if output:

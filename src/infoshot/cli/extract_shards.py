@@ -1,6 +1,5 @@
 """``infoshot extract-shards``: features of any images, in files for ``solve-shards``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +14,21 @@ from infoshot.labelling.api import DEFAULT_BACKBONE
 
 def extract_shards(
     images: Annotated[
-        Path, typer.Argument(help="Folder tree of images, CSV file, or text file of paths.")
+        str,
+        typer.Argument(
+            metavar="IMAGES",
+            help="Folder tree of images, CSV file, text file of paths, or webdataset: a tar "
+            "archive, a folder or a pattern of them.",
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the shards.")],
+    out: Annotated[str, typer.Option(metavar="PATH", help="Folder for the shards.")],
     backbone: given.Backbone = DEFAULT_BACKBONE,
     shard_size: Annotated[int, typer.Option(help="Images per shard.")] = 10_000,
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
     device: given.Device = None,
+    format: Annotated[
+        str, typer.Option(help="safetensors, or parquet: columns path, embedding and id (of tars).")
+    ] = "safetensors",
 ) -> None:
     """Compute the features of any images as shards for solve-shards; finished shards are kept.
 
@@ -37,6 +44,7 @@ def extract_shards(
         shard_size=shard_size,
         dtype=dtype,
         device=device,
+        format=format,
         progress=True,
     )
     if is_main_process():

@@ -1,6 +1,5 @@
 """``infoshot solve-shards``: label the rows of many files of features as one task."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,11 +14,20 @@ _MOST_CLASSES = 30  # classes listed in the terminal
 
 
 def solve_shards_command(
-    support: Annotated[Path, typer.Option(help="Feature file with the labelled rows.")],
-    queries: Annotated[
-        Path, typer.Option(help="Folder of shards: safetensors or .npy, float16 or float32.")
+    support: Annotated[
+        str, typer.Option(metavar="PATH", help="Feature file with the labelled rows, or Parquet.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for labels, state and run.json.")],
+    queries: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Folder or pattern of shards: safetensors or .npy, float16 or float32, or "
+            "Parquet, also remote, such as s3://bucket/folder.",
+        ),
+    ],
+    out: Annotated[
+        str, typer.Option(metavar="PATH", help="Folder for labels, state and run.json.")
+    ],
     method: Annotated[str, typer.Option(help="tim-adm or tim-auto.")] = "tim-adm",
     settings: given.Settings = None,
     prior: Annotated[
@@ -34,11 +42,21 @@ def solve_shards_command(
     ] = None,
     device: given.Device = None,
     force: Annotated[bool, typer.Option("--force", help="Replace another solve in --out.")] = False,
+    column: given.Column = None,
+    label_column: given.LabelColumn = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Parquet: columns to return with the labels, such as id,path; default: all but "
+            "lists, structs and bytes."
+        ),
+    ] = None,
 ) -> None:
     """Label the rows of many files of features as one task, without holding them in memory.
 
-    Writes labels/NAME.safetensors for every shard. If it is interrupted, rerun the command to
-    resume after the last finished iteration.
+    Writes labels/NAME.safetensors for every shard, or labels/NAME.parquet with the ids for a
+    Parquet shard. If it is interrupted, rerun the command to resume after the last finished
+    iteration.
 
     Example: infoshot solve-shards --support few.safetensors --queries shards/ --out run/
 
@@ -55,6 +73,9 @@ def solve_shards_command(
         tolerance=tolerance,
         device=device,
         force=force,
+        column=column,
+        label_column=label_column,
+        keep=keep.split(",") if keep else None,
         progress=True,
     )
     if is_main_process():

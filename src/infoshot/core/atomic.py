@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -37,6 +38,23 @@ def write_atomically(
         flush(temporary)
         temporary.replace(path)
         flush(Path(path).parent)  # now it also survives power loss
+
+
+@contextmanager
+def open_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that appears at ``path`` when the block ends, unless it fails.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be written; an existing file is kept.
+    """
+    with _temporary_beside(path) as temporary:
+        with temporary.open("xb") as file:
+            yield file
+        flush(temporary)
+        temporary.replace(path)
+        flush(path.parent)
 
 
 @contextmanager

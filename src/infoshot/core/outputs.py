@@ -12,6 +12,7 @@ from pathlib import Path
 
 from infoshot.core.atomic import check_writable, write_atomically
 from infoshot.core.errors import DataError
+from infoshot.core.places import AnyPlace, RemotePath, find_files, locate, write_remote
 
 _MOST_LINKS = 40  # as many as Linux follows
 # Pipes that were opened to check for a reader. They stay open until they are written: closing one
@@ -19,14 +20,19 @@ _MOST_LINKS = 40  # as many as Linux follows
 _open_pipes: dict[tuple[int, int], int] = {}
 
 
-def write_output(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write an output that a user names.
+def write_output(path: AnyPlace, content: bytes | str) -> None:
+    """Write an output that a user names; it may be remote.
 
     Raises
     ------
     DataError
         If it cannot be written; an existing file is kept.
     """
+    place = locate(path)
+    if isinstance(place, RemotePath):
+        write_remote(place, content.encode() if isinstance(content, str) else content)
+        return
+    path = place
     if not is_stream(path):
         write_atomically(_target(path), content)
         return
@@ -57,6 +63,15 @@ def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> Non
             raise DataError(f"{output}: would replace an input or another output.")
         taken.add(resolved)
         check_writable(_target(output))
+
+
+def check_remote_output(given: AnyPlace, out: AnyPlace) -> None:
+    """Raise ``DataError`` if a remote output is an input: a file, or one of a folder or pattern."""
+    place, target = locate(given), locate(out)
+    if isinstance(place, RemotePath) and isinstance(target, RemotePath):
+        names = {str(path).replace(":///", "://") for path in [place, *(find_files(place) or ())]}
+        if str(target).replace(":///", "://") in names:
+            raise DataError(f"{target}: would replace an input.")
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:

@@ -2,10 +2,15 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from infoshot.core.errors import DataError
+from infoshot.core.json_file import parse_json
+from infoshot.core.regular_file import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +67,36 @@ def parse_table(
         return {name: _READERS[kind](table[name], width) for name, kind in expected.items()}
     except (OSError, ValueError, TypeError, LookupError, MemoryError, pa.ArrowException) as error:
         raise ValueError(" ".join(str(error).split())[:200]) from error
+
+
+def read_facts(path: Path, kind: str) -> tuple[dict[str, Any], int]:
+    """Read the facts that a file holds as JSON, and its number of rows.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        Name of the entry in the metadata.
+
+    Raises
+    ------
+    DataError
+        If it is damaged, or has no such entry.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with open_regular(path) as source:
+            file = pq.ParquetFile(source)
+            facts = parse_json((file.schema_arrow.metadata or {})[kind.encode()])
+            if not isinstance(facts, dict):
+                raise ValueError("its facts are not an object")
+            return facts, file.metadata.num_rows
+    except (OSError, ValueError, TypeError, LookupError, MemoryError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())[:200].rstrip(". ")
+        raise DataError(f"{path}: damaged, or not a {kind} file ({reason}).") from error
 
 
 def _check_columns(schema: "pa.Schema", expected: Mapping[str, ColumnKind]) -> None:

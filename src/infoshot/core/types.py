@@ -50,6 +50,8 @@ class FeatureTable:
     base_scatter
         How features of the base classes differ within the classes, shape ``(direction, dim)``, if
         known: see :mod:`infoshot.features.normalize`.
+    columns
+        Other columns of a Parquet file, such as ids: a ``pyarrow.Table`` with a row per sample.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class FeatureTable:
     class_names: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     base_scatter: Tensor | None = None
+    columns: Any = None
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number if it has no name."""

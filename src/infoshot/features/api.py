@@ -1,6 +1,7 @@
 """Compute features of images: of a split into one feature file, or of any images into shards."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from infoshot.core.cache_folder import default_cache_folder
 from infoshot.core.checks import unknown_name
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.outputs import check_outputs
+from infoshot.core.places import local_path
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.core.types import AnyPath, FeatureTable
 from infoshot.distributed import join_processes
@@ -21,10 +23,11 @@ from infoshot.features.base_classes import (
 from infoshot.features.cache import FeatureCache
 from infoshot.features.extract import Extraction, encoder_provenance, extract_split
 from infoshot.features.files import write_features
-from infoshot.features.shard_files import ShardCounts, write_shards
+from infoshot.features.shard_files import SUFFIXES, ShardCounts, write_shards
 from infoshot.images import open_dataset
 from infoshot.images.broken import drop_broken
-from infoshot.images.folders import find_images
+from infoshot.images.folders import ImageFile, find_images
+from infoshot.images.webdataset import TarSample, find_samples
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
@@ -158,6 +161,7 @@ def extract_shards(
     shard_size: int = 10_000,
     dtype: str = "float16",
     device: str | None = None,
+    format: str = "safetensors",
     progress: ProgressLike = None,
 ) -> ShardCounts:
     """Compute the features of any images as shards for :func:`infoshot.solve_shards`.
@@ -168,8 +172,8 @@ def extract_shards(
     Parameters
     ----------
     images
-        A folder tree of images, a CSV file with a column ``path``, or a text file with a path per
-        line.
+        A folder tree of images, a CSV file with a column ``path``, a text file with a path per
+        line, or tar archives of the webdataset format: one, a folder of them, or a pattern.
     out
         Folder for the shards.
     backbone
@@ -178,6 +182,9 @@ def extract_shards(
         Images per shard.
     dtype
         ``float16`` or ``float32``.
+    format
+        ``safetensors``, or ``parquet`` with the columns ``path``, ``embedding`` and, of tar
+        archives, ``id``.
     device, progress
         As in :func:`extract`.
 
@@ -198,12 +205,15 @@ def extract_shards(
     """
     if dtype not in _DTYPES:
         raise InvalidArgumentError(unknown_name("dtype", dtype, _DTYPES))
-    out = Path(out)
+    formats = {suffix[1:]: suffix for suffix in SUFFIXES}
+    if format not in formats:
+        raise InvalidArgumentError(unknown_name("format", format, formats))
+    images, out = local_path("images", images), local_path("out", out)
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
-        files = find_images(Path(images), without=[out])
+        files = _find_files(images, out)
         encoder, how = open_encoder(backbone), Extraction(device=ranks.device)
         return write_shards(
             files,
@@ -212,9 +222,23 @@ def extract_shards(
             out,
             shard_size=shard_size,
             dtype=_DTYPES[dtype],
+            suffix=formats[format],
             ranks=ranks,
             progress=bar,
         )
+
+
+def _find_files(images: Path, out: Path) -> Sequence[ImageFile | TarSample]:
+    """Find images; the archives of a folder are read only if it has no image files."""
+    if not images.is_dir():
+        return find_samples(images) or find_images(images, without=[out])
+    try:
+        return find_images(images, without=[out])
+    except DataError:
+        samples = find_samples(images)
+        if samples is None:
+            raise
+        return samples
 
 
 def _open(backbone: EncoderLike | None, checkpoint: AnyPath | None) -> Encoder:

@@ -1,11 +1,11 @@
-"""Feature files: safetensors is read and written, ``.npz`` is read.
+"""Feature files: safetensors is read and written, ``.npz`` and Parquet are read.
 
 A file holds ``features`` [N, D] (float), ``labels`` [N] (whole numbers, -1 unlabelled), optionally
 ``base_mean`` [D], ``base_scatter`` [R, D] and ``class_names``. In safetensors the names are JSON in
 the metadata, beside the provenance. ``.npz`` may also use the keys ``f``, ``y`` and ``base``. To
 save space ``features`` may be 8-bit whole numbers with one ``features_scale`` per row, or
 ``features_4bit`` may take their place, see ``four_bits.py``. Types and shapes are checked before an
-array is read. Pickles are never read.
+array is read. Pickles are never read. Parquet files have columns instead, see ``parquet_table.py``.
 """
 
 import hashlib
@@ -23,11 +23,13 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from infoshot.core import embedding_column
 from infoshot.core.checks import check_finite, numeric_tensor
-from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.errors import DataError, InfoshotError, InvalidArgumentError
 from infoshot.core.memory import total_memory
 from infoshot.core.outputs import write_output
 from infoshot.core.parsing import parser_errors
+from infoshot.core.places import AnyPlace, Place, find_files, locate, open_place
 from infoshot.core.regular_file import open_regular
 from infoshot.core.safetensors_header import StoredTensor, read_header
 from infoshot.core.tensor_file import fill_tensor
@@ -35,13 +37,16 @@ from infoshot.core.text import check_class_name
 from infoshot.core.types import FeatureTable
 from infoshot.features.four_bits import unpack
 from infoshot.features.npz_file import NpzFile, StoredArray
+from infoshot.features.parquet_places import find_parquet
+from infoshot.features.parquet_table import read_parquet_table
 
 _ALIASES = {"f": "features", "y": "labels", "base": "base_mean"}
 _BASE = ("base_mean", "base_scatter")
 _TENSORS = ("features", "labels", *_BASE, "features_scale", "features_4bit")
 _ACCEPTED = (
     "a feature file is safetensors or .npz with features [N, D] (float16, float32 or float64), "
-    "labels [N] (int64, -1 for unlabelled) and optionally base_mean [D]"
+    "labels [N] (int64, -1 for unlabelled) and optionally base_mean [D], or Parquet with columns "
+    "of embeddings and labels"
 )
 _ZIP_MAGIC = b"PK\x03\x04"
 _FLOATS = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
@@ -85,18 +90,27 @@ class _Content:
 def default_features_path() -> Path:
     """Return the path of the embedded features: mini-ImageNet test classes, ResNet-18.
 
-    Examples
-    --------
-    >>> from infoshot import read_features
-    >>> table = read_features(default_features_path())
-    >>> table.features.shape, len(table.class_names)
-    (torch.Size([12000, 512]), 20)
+    >>> default_features_path().name
+    'mini_test_resnet18.safetensors'
     """
     return Path(str(resources.files("infoshot") / "assets" / "mini_test_resnet18.safetensors"))
 
 
-def read_features(path: str | os.PathLike[str]) -> FeatureTable:
+def read_features(
+    path: AnyPlace, *, column: str | None = None, label_column: str | None = None
+) -> FeatureTable:
     """Read a feature file.
+
+    Parameters
+    ----------
+    path
+        The file; a folder or a pattern such as ``parts/*.parquet`` stands for its Parquet files.
+        Parquet may also be remote, such as ``s3://bucket/name.parquet``.
+    column
+        Column of the embeddings in Parquet; ``None``: the only one of lists of floating-point
+        numbers.
+    label_column
+        Column of the labels in Parquet; ``None``: ``label``, or ``labels``.
 
     Raises
     ------
@@ -106,26 +120,26 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
 
     Examples
     --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/few.npz", features=np.eye(3, dtype="float32"), labels=[0, 1, -1])
-    ...     table = read_features(f"{folder}/few.npz")
-    >>> table.labels
-    tensor([ 0,  1, -1])
+    >>> read_features(default_features_path()).features.shape
+    torch.Size([12000, 512])
     """
-    path, magic = Path(path), b""
+    place, magic = locate(path), b""
     try:
-        with open_regular(path) as file:
-            magic = file.read(len(_ZIP_MAGIC))
-            if not magic:
-                raise DataError(f"{path}: the file is empty; {_ACCEPTED}.")
-            content = _open_npz(file) if magic == _ZIP_MAGIC else _open_safetensors(file)
-            return _read_table(path, content)
+        is_file = os.path.isfile(str(place))  # noqa: PTH113 - Path raises if the name is too long
+        places = None if is_file else find_parquet(place)
+        if places is None:
+            with open_regular(str(place)) as file:
+                magic = file.read(len(_ZIP_MAGIC))
+                if magic != embedding_column.MAGIC:
+                    check_no_columns(place, column=column, label_column=label_column)
+                    return _read_arrays(place, file, magic)
+        table = read_parquet_table(places or [place], column=column, label_column=label_column)
+        check_names(place, table.class_names, int(table.labels.max()))
+        return table
+    except InfoshotError:
+        raise
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{path}: a folder, not a feature file.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
     except (ValueError, EOFError) as error:
@@ -136,19 +150,21 @@ def read_features(path: str | os.PathLike[str]) -> FeatureTable:
         ) from error
 
 
+def _read_arrays(place: Place, file: BufferedReader, magic: bytes) -> FeatureTable:
+    if not magic:
+        raise DataError(f"{place}: the file is empty; {_ACCEPTED}.")
+    content = _open_npz(file) if magic == _ZIP_MAGIC else _open_safetensors(file)
+    return _read_table(place, content)
+
+
 def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     """Write a table as safetensors, atomically; equal tables give equal bytes.
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> table = FeatureTable(torch.eye(2), torch.tensor([0, 1]), class_names=("cat", "dog"))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_features(f"{folder}/few.safetensors", table)
-    ...     print(read_features(f"{folder}/few.safetensors").class_names)
-    ('cat', 'dog')
+    Its other ``columns`` are not stored.
+
+    >>> write_features("data.safetensors", FeatureTable(torch.eye(2), torch.tensor([0, 1])))
     """
-    _check_names(Path(path), list(table.class_names), -1)
+    check_names(Path(path), list(table.class_names), -1)
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
     for name in _BASE:
         if (values := getattr(table, name)) is not None:
@@ -157,16 +173,30 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     write_output(path, _sort_metadata(save(tensors, metadata=metadata)))
 
 
-def digest(path: str | os.PathLike[str]) -> str:
+def digest(path: AnyPlace) -> str:
     """Return the sha256 of a file's content, in hexadecimal.
 
-    Examples
-    --------
+    That of several Parquet files is the sha256 of their names and digests.
+
     >>> len(digest(default_features_path()))
     64
     """
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    place = locate(path)
+    places = find_files(place, [embedding_column.SUFFIX])
+    if places is None:
+        with open_place(place) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    lines = [f"{part.name} {digest(part)}\n" for part in places]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def check_no_columns(what: Place | str, **columns: str | None) -> None:
+    """Raise ``InvalidArgumentError`` if columns are given for something that is not Parquet."""
+    for name, value in columns.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"{name} must be left out for {what}, which is not a Parquet file; got {value!r}."
+            )
 
 
 def _sort_metadata(content: bytes) -> bytes:
@@ -239,7 +269,7 @@ def _read_names(archive: NpzFile, array: StoredArray) -> list[str]:
         return [str(name) for name in names.astype(str).tolist()]
 
 
-def _read_table(path: Path, content: _Content) -> FeatureTable:
+def _read_table(path: Place, content: _Content) -> FeatureTable:
     """Check what the file declares, read it, check it, and build the table."""
     arrays = _with_unpacked(path, content.arrays)
     _check_keys(path, content, arrays)
@@ -257,11 +287,11 @@ def _read_table(path: Path, content: _Content) -> FeatureTable:
             check_finite(name, values)
     except InvalidArgumentError as error:
         raise DataError(f"{path}: {error}") from error
-    names = _check_names(path, content.class_names, int(labels.max()))
+    names = check_names(path, content.class_names, int(labels.max()))
     return FeatureTable(features, labels, class_names=names, provenance=content.metadata, **base)
 
 
-def _with_unpacked(path: Path, arrays: Mapping[str, _Array]) -> Mapping[str, _Array]:
+def _with_unpacked(path: Place, arrays: Mapping[str, _Array]) -> Mapping[str, _Array]:
     """Replace features in four bits by an array that unpacks them when it is read."""
     if "features_4bit" not in arrays:
         return arrays
@@ -281,7 +311,7 @@ def _with_unpacked(path: Path, arrays: Mapping[str, _Array]) -> Mapping[str, _Ar
     return {**others, "features": _Array("float32", (n_rows, 2 * width), read)}
 
 
-def _check_keys(path: Path, content: _Content, arrays: Mapping[str, _Array]) -> None:
+def _check_keys(path: Place, content: _Content, arrays: Mapping[str, _Array]) -> None:
     for name in ("features", "labels"):
         if name not in arrays:
             keys = sorted([*content.arrays, *content.others])[:10]
@@ -289,7 +319,7 @@ def _check_keys(path: Path, content: _Content, arrays: Mapping[str, _Array]) -> 
             raise DataError(f"{path}: the key '{name}' is missing (found {found}); {_ACCEPTED}.")
 
 
-def _check_kinds(path: Path, arrays: Mapping[str, _Array]) -> None:
+def _check_kinds(path: Place, arrays: Mapping[str, _Array]) -> None:
     """Require numbers of common types."""
     for name, array in arrays.items():
         if array.is_float or array.is_whole or array.dtype == "bool":
@@ -302,7 +332,7 @@ def _check_kinds(path: Path, arrays: Mapping[str, _Array]) -> None:
         raise _wrong(path, name, array, "float16, float32 or float64")
 
 
-def _check_shapes(path: Path, arrays: Mapping[str, _Array]) -> None:
+def _check_shapes(path: Place, arrays: Mapping[str, _Array]) -> None:
     """Require shapes that fit together, and the type that each array needs."""
     features, labels = arrays["features"], arrays["labels"]
     if len(features.shape) != 2 or 0 in features.shape:
@@ -335,8 +365,14 @@ def _read_scaled(arrays: Mapping[str, _Array]) -> Tensor:
     return features.float() * arrays["features_scale"].read().float().unsqueeze(-1)
 
 
-def _check_names(path: Path, names: object, highest: int) -> tuple[str, ...]:
-    """Require a list of different names, one for each label, if there are any."""
+def check_names(path: Place | str, names: object, highest: int) -> tuple[str, ...]:
+    """Require a list of different names, one for each label, if there are any.
+
+    Raises
+    ------
+    DataError
+        If they are something else.
+    """
     got = f"{names!r:.80}"
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{path}: class_names must be a JSON list of names; got {got}.")
@@ -357,6 +393,6 @@ def _check_names(path: Path, names: object, highest: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _wrong(path: Path, name: str, found: _Array, required: str) -> DataError:
+def _wrong(path: Place, name: str, found: _Array, required: str) -> DataError:
     shape = f"{list(found.shape)!r:.60}"
     return DataError(f"{path}: {name} must be {required}; got {found.dtype:.60} {shape}.")

@@ -1,9 +1,11 @@
 """Features of many images as shards: files that together hold more than fits into memory.
 
 The images, sorted by path, are split into runs of ``shard_size``. Each becomes a file
-``shard-NUMBER.safetensors`` with the ``features`` of those that can be read. Its metadata hold, as
-JSON under ``shard``, their paths in the order of the rows, the reasons of the others, and a key of
-everything the shard depends on. A shard that exists with the right key is not computed again.
+``shard-NUMBER.safetensors`` or ``shard-NUMBER.parquet`` with the ``features`` of those that can be
+read. Its metadata hold, as JSON under ``shard``, their paths in the order of the rows, the reasons
+of the others, and a key of everything the shard depends on. Parquet has the paths in a column.
+Images of tar archives also have the keys of their samples as ids. A shard that exists with the
+right key is not computed again.
 """
 
 import hashlib
@@ -17,14 +19,19 @@ import torch
 from infoshot.backbones import Encoder
 from infoshot.core.atomic import make_folder
 from infoshot.core.checks import at_least
+from infoshot.core.embedding_column import SUFFIX as PARQUET
 from infoshot.core.errors import DataError
 from infoshot.core.parallel import chunk_ranges
+from infoshot.core.parquet_file import read_facts
 from infoshot.core.progress import SILENT, Progress
 from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
 from infoshot.distributed import SINGLE_PROCESS, Ranks
 from infoshot.features.extract import Encoded, Extraction, encode_images, encoder_provenance
+from infoshot.features.parquet_features import write_parquet_features
 from infoshot.images.folders import ImageFile
+from infoshot.images.webdataset import TarSample
 
+SUFFIXES = (".safetensors", PARQUET)
 _KIND = "shard"
 
 
@@ -39,17 +46,20 @@ class ShardCounts:
 
 
 def write_shards(
-    images: Sequence[ImageFile],
+    images: Sequence[ImageFile | TarSample],
     encoder: Encoder,
     how: Extraction,
     out: Path,
     *,
     shard_size: int,
     dtype: torch.dtype,
+    suffix: str = ".safetensors",
     ranks: Ranks = SINGLE_PROCESS,
     progress: Progress = SILENT,
 ) -> ShardCounts:
     """Write the features of images as shards; each process writes every ``size``-th shard.
+
+    ``suffix`` is the format, one of ``SUFFIXES``.
 
     Raises
     ------
@@ -60,9 +70,10 @@ def write_shards(
     at_least("shard_size", shard_size, 1)
     provenance = {**encoder_provenance(encoder, how), "dtype": str(dtype).removeprefix("torch.")}
     chunks = chunk_ranges(len(images), shard_size)
-    names = [f"shard-{number:06}.safetensors" for number in range(len(chunks))]
+    names = [f"shard-{number:06}{suffix}" for number in range(len(chunks))]
     make_folder(out)
-    others = sorted({path.name for path in out.glob("*.safetensors")} - set(names))
+    found = [path.name for suffix in SUFFIXES for path in out.glob(f"*{suffix}")]
+    others = sorted(set(found) - set(names))
     if others:
         raise DataError(
             f"{out / others[0]}: not a shard of these images with shard_size={shard_size}; choose "
@@ -91,7 +102,7 @@ def write_shards(
     return ShardCounts(len(images), unreadable, len(names), new)
 
 
-def _key(images: Sequence[ImageFile], provenance: Mapping[str, str]) -> str:
+def _key(images: Sequence[ImageFile | TarSample], provenance: Mapping[str, str]) -> str:
     """Hash what a shard depends on: the encoder, and the files with their sizes and times."""
     digest = hashlib.sha256(json.dumps(dict(provenance), sort_keys=True).encode())
     for image in images:
@@ -109,7 +120,10 @@ def _count_unreadable(path: Path, key: str) -> int | None:
     if not path.exists():
         return None
     try:
-        _, facts = read_tensor_file(path, kind=_KIND, only=())
+        if path.suffix == PARQUET:
+            facts, _ = read_facts(path, _KIND)
+        else:
+            _, facts = read_tensor_file(path, kind=_KIND, only=())
     except DataError as error:
         raise DataError(f"{error} Remove the file to compute it again.") from error
     unreadable = facts.get("unreadable")
@@ -122,15 +136,23 @@ def _count_unreadable(path: Path, key: str) -> int | None:
 
 
 def _write(
-    path: Path, encoded: Encoded, images: Sequence[ImageFile], dtype: torch.dtype, key: str
+    path: Path,
+    encoded: Encoded,
+    images: Sequence[ImageFile | TarSample],
+    dtype: torch.dtype,
+    key: str,
 ) -> None:
     features = encoded.features[encoded.readable].to(dtype)
     if not features.isfinite().all():
         raise DataError(f"{path}: the features are too large for float16; pass dtype=float32.")
-    pairs = [(image.path, reason) for image, reason in zip(images, encoded.reasons, strict=True)]
-    facts = {
-        "key": key,
-        "paths": [name for name, reason in pairs if not reason],
-        "unreadable": {name: reason for name, reason in pairs if reason},
-    }
-    write_tensor_file(path, {"features": features}, facts, kind=_KIND)
+    pairs = list(zip(images, encoded.reasons, strict=True))
+    readable = [image for image, reason in pairs if not reason]
+    columns = {"path": [image.path for image in readable]}
+    if any(isinstance(image, TarSample) for image in images):
+        columns["id"] = [image.key for image in readable if isinstance(image, TarSample)]
+    facts = {"key": key, "unreadable": {image.path: reason for image, reason in pairs if reason}}
+    if path.suffix == PARQUET:
+        write_parquet_features(path, features, columns, facts, kind=_KIND)
+    else:
+        lists = {f"{name}s": texts for name, texts in columns.items()}
+        write_tensor_file(path, {"features": features}, {**facts, **lists}, kind=_KIND)

@@ -16,7 +16,7 @@ from infoshot.labelling.run_folder import CSV_COLUMNS
 SUGGESTION_COLUMNS = ("path", "label", "guess", "runner_up", "confidence")
 AUDIT_COLUMNS = ("path", "label", "truth")
 _SHEETS = (SUGGESTION_COLUMNS, AUDIT_COLUMNS)
-_OF_SHARDS = ("state.safetensors", "labels")
+_OF_SHARDS = ("state.safetensors", "labels", "decoded")
 _OF_RUNS = {*RUN_FILES.names, ANSWER_LOG, *EXPORTS, *_OF_SHARDS}
 _RECORD = re.compile(rb'\s*\{.*"format"\s*:\s*"infoshot\.', re.DOTALL)
 _START = 4096  # bytes in which a record of a run says what it is, and a sheet has its header

@@ -1,9 +1,9 @@
 """Label the unlabelled rows of a feature table, which is one task."""
 
+import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import torch
@@ -12,10 +12,13 @@ from torch import Tensor
 from infoshot.core import checks
 from infoshot.core.checks import few_queries
 from infoshot.core.csv_file import csv_text
+from infoshot.core.embedding_column import BATCH_ROWS
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.kept_columns import add_columns, write_batches
+from infoshot.core.places import AnyPlace
 from infoshot.core.spreadsheet import guard_formula
 from infoshot.core.types import FeatureTable, Solution, Status, TaskBatch
-from infoshot.features import prepare, read_features
+from infoshot.features import ArrowTable, open_table, prepare
 from infoshot.solvers import Method, Solver, resolve_method, solve_with_retry
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -66,7 +69,6 @@ class TableLabels:
         """Count rows and labels, for people and machines."""
         confidence, label = self.probabilities.max(-1)
         counts = label.bincount(minlength=len(self.classes)).tolist()
-        names = [self.table.class_name(int(number)) for number in self.classes]
         return {
             "method": self.method,
             "labelled_before": int((self.table.labels >= 0).sum()),
@@ -74,7 +76,7 @@ class TableLabels:
             "mean_confidence": float(confidence.mean()),
             "n_steps": int(self.solution.n_steps[0]),
             "note": self.solution.notes[0] if self.solution.notes else "",
-            "classes": dict(zip(names, counts, strict=True)),
+            "classes": dict(zip(self._class_names(), counts, strict=True)),
         }
 
     def to_csv(self, *, csv_safe: bool = False) -> str:
@@ -83,7 +85,7 @@ class TableLabels:
         With ``csv_safe``, an apostrophe is put before a name that a spreadsheet program would run
         as a formula.
         """
-        names = [self.table.class_name(int(label)) for label in self.classes]
+        names = self._class_names()
         names = [guard_formula(name) for name in names] if csv_safe else names
         best, place = self.probabilities.topk(2, dim=-1)
         scores = self.solution.outlier_scores[0].tolist()
@@ -95,14 +97,42 @@ class TableLabels:
             lines.append((str(row), names[first], sure, names[second], margin, odd))
         return csv_text(CSV_COLUMNS, lines)
 
+    def to_parquet(self) -> bytes:
+        """Format the same columns as Parquet, behind the other columns of a Parquet file."""
+        import pyarrow as pa
+
+        names = pa.array(self._class_names(), pa.string())
+        best, place = self.probabilities.double().topk(2, dim=-1)
+        rows, scores = self.rows.numpy(), self.solution.outlier_scores[0].double().cpu().numpy()
+        own = {
+            "row": pa.array(rows),
+            "label": names.take(pa.array(place[:, 0].numpy())),
+            "confidence": pa.array(best[:, 0].numpy()),
+            "runner_up": names.take(pa.array(place[:, 1].numpy())),
+            "margin": pa.array((best[:, 0] - best[:, 1]).numpy()),
+            "outlier_score": pa.array(scores),
+        }
+        batches: Iterable[Any] = [pa.RecordBatch.from_pydict(own)]
+        if self.table.columns is not None:
+            kept = self.table.columns.take(rows).to_batches(max_chunksize=BATCH_ROWS)
+            batches = add_columns(kept, own)
+        sink = io.BytesIO()
+        write_batches(sink, batches)
+        return sink.getvalue()
+
+    def _class_names(self) -> list[str]:
+        return [self.table.class_name(int(label)) for label in self.classes]
+
 
 def label_table(
-    features: str | PathLike[str] | FeatureTable,
+    features: AnyPlace | ArrowTable | FeatureTable,
     *,
     method: str | Method | Solver[Any] = "tim-auto",
     settings: Mapping[str, Any] | None = None,
     device: str = "cpu",
     dtype: str = "float32",
+    column: str | None = None,
+    label_column: str | None = None,
 ) -> TableLabels:
     """Label every row whose label is -1 from the rows that have a label.
 
@@ -111,13 +141,17 @@ def label_table(
     Parameters
     ----------
     features
-        A feature file or table, of any embedded data: images, text, audio.
+        A feature file or table, of any embedded data: images, text, audio. A folder or a pattern
+        stands for its Parquet files. An Arrow table, such as a data frame of polars, has the same
+        columns as Parquet.
     method
         Name of a method, ``package.module:Name``, a ``Method`` or a solver.
     settings
         Hyperparameters of the method to change.
     device, dtype
         Where to solve, in ``float32`` or ``float64``.
+    column, label_column
+        Columns of Parquet or of an Arrow table, as :func:`infoshot.read_features` takes them.
 
     Returns
     -------
@@ -139,7 +173,7 @@ def label_table(
     checks.device(device)
     if dtype not in _DTYPES:
         raise InvalidArgumentError(checks.unknown_name("dtype", dtype, _DTYPES))
-    table = features if isinstance(features, FeatureTable) else read_features(features)
+    table = open_table(features, column=column, label_column=label_column)
     unlabelled = table.labels < 0
     rows = unlabelled.nonzero().flatten()
     classes, y_sup = table.labels[~unlabelled].unique(return_inverse=True)

@@ -1,23 +1,26 @@
 """Label the rows of many files of features as one task."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from infoshot.core.errors import DataError, InvalidArgumentError
+from infoshot.core.places import AnyPlace, local_path, locate
 from infoshot.core.progress import ProgressLike, open_progress
 from infoshot.distributed import join_processes
+from infoshot.shards.output_folder import COPIES_NAME
+from infoshot.shards.parquet_shard import ParquetColumns
 from infoshot.shards.shard_solve import ShardSummary, solve_task
 from infoshot.shards.shard_task import read_task
 from infoshot.solvers import Method, method_by_name
 
 
 def solve_shards(
-    support: str | os.PathLike[str],
-    queries: str | os.PathLike[str],
+    support: AnyPlace,
+    queries: AnyPlace,
     out: str | os.PathLike[str],
     *,
     method: str | Method = "tim-adm",
@@ -26,6 +29,9 @@ def solve_shards(
     tolerance: float | None = None,
     device: str | None = None,
     force: bool = False,
+    column: str | None = None,
+    label_column: str | None = None,
+    keep: Sequence[str] | None = None,
     progress: ProgressLike = None,
 ) -> ShardSummary:
     """Label the rows of many files of features (shards) as one task.
@@ -40,9 +46,11 @@ def solve_shards(
         Feature file with labels; rows with the label -1 are skipped.
     queries
         Folder of shards: safetensors with ``features`` [n, D], or ``.npy`` files [n, D], in float16
-        or float32.
+        or float32, or Parquet with a column of embeddings. A pattern such as ``parts/*.parquet``
+        stands for its files; Parquet may be remote.
     out
-        Folder for ``labels/NAME.safetensors`` of every shard NAME, the state and ``run.json``.
+        Folder for ``labels/NAME.safetensors`` of every shard NAME (``labels/NAME.parquet`` of
+        Parquet), the state and ``run.json``.
     method
         ``"tim-adm"`` or ``"tim-auto"``.
     settings
@@ -56,6 +64,12 @@ def solve_shards(
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...; ``None``: a GPU if there is one.
     force
         Replace another solve in ``out``.
+    column, label_column
+        Embeddings in Parquet, and labels in a Parquet support, as
+        :func:`infoshot.read_features` takes them.
+    keep
+        Columns of Parquet shards that go with the labels; ``None``: all but lists, structs and
+        bytes.
     progress
         See :mod:`infoshot.core.progress`.
 
@@ -95,16 +109,19 @@ def solve_shards(
     ({'cat': 4, 'dog': 4}, 150)
     >>> temporary.cleanup()
     """
-    support, queries, out = Path(support), Path(queries), Path(out)
-    if out.resolve() == queries.resolve():
+    support, queries, out = locate(support), locate(queries), local_path("out", out)
+    if isinstance(queries, Path) and out.resolve() == queries.resolve():
         raise DataError(f"{out}: out and queries must be different folders.")
     chosen = _method(method, settings or {}, tolerance)
+    columns = ParquetColumns(out / COPIES_NAME, column, keep)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     with (
         join_processes(device) as ranks,
         open_progress(progress, shown=ranks.is_main) as bar,
     ):
-        task = read_task(support, queries, chosen, ranks, prior=prior)
+        task = read_task(
+            support, queries, chosen, ranks, prior=prior, columns=columns, label_column=label_column
+        )
         return solve_task(task, out, force=force, progress=bar)
 
 

@@ -2,8 +2,9 @@
 
 ``state.safetensors`` holds the class weights after the last finished iteration and everything they
 depend on. The main process replaces it after every iteration, so that a killed solve can resume.
-``labels/NAME.safetensors`` has one row for each row of the shard NAME. ``run.json`` is written
-last: a folder that has it holds a finished solve.
+``labels/NAME.safetensors`` has one row for each row of the shard NAME, ``labels/NAME.parquet`` for
+each row of a Parquet shard; ``decoded`` has their embeddings until the solve is finished.
+``run.json`` is written last: a folder that has it holds a finished solve.
 """
 
 import json
@@ -17,11 +18,14 @@ import torch
 from torch import Tensor
 
 from infoshot.core.atomic import make_folder, write_atomically
+from infoshot.core.embedding_column import SUFFIX
 from infoshot.core.errors import DataError
+from infoshot.core.parquet_file import read_facts
 from infoshot.core.regular_file import read_regular
 from infoshot.core.tensor_file import read_tensor_file, write_tensor_file
 
 STATE_NAME, LABELS_NAME, SUMMARY_NAME = "state.safetensors", "labels", "run.json"
+COPIES_NAME = "decoded"
 _STATE_FORMAT, _SUMMARY_FORMAT = "infoshot.shards/1", "infoshot.solve-shards/1"
 _STATE_KIND, _LABELS_KIND, _SUMMARY_KIND = "progress", "labels", "infoshot.solve-shards/"
 
@@ -134,9 +138,10 @@ class OutputFolder:
             read_tensor_file(state, kind=_STATE_KIND, only=())
         for path in (summary, state):
             path.unlink(missing_ok=True)
-        for path in self.labels_path.glob("*.safetensors"):
-            if _is_labels(path):
-                path.unlink()
+        for suffix in (".safetensors", SUFFIX):
+            for path in self.labels_path.glob(f"*{suffix}"):
+                if _is_labels(path):
+                    path.unlink()
 
     def write_labels(
         self, shard: str, rows: Mapping[str, Tensor], *, solve: str, class_names: Sequence[str]
@@ -145,8 +150,8 @@ class OutputFolder:
         facts = {"solve": solve, "class_names": list(class_names)}
         write_tensor_file(self._labels_file(shard), rows, facts, kind=_LABELS_KIND)
 
-    def read_labels(self, shard: str, *, solve: str, n_rows: int, n_classes: int) -> Tensor | None:
-        """Read the labels of a shard, ``(row,)``; ``None`` unless the same solve wrote them."""
+    def read_counts(self, shard: str, *, solve: str, n_rows: int, n_classes: int) -> Tensor | None:
+        """Count the labels of a shard, ``(class,)``; ``None`` unless the same solve wrote them."""
         try:
             tensors, facts = read_tensor_file(
                 self._labels_file(shard), kind=_LABELS_KIND, only=("labels",)
@@ -156,7 +161,13 @@ class OutputFolder:
         labels = tensors["labels"]
         if facts.get("solve") != solve or labels.dtype != torch.int32 or labels.shape != (n_rows,):
             return None
-        return labels if bool(((labels >= 0) & (labels < n_classes)).all()) else None
+        if not bool(((labels >= 0) & (labels < n_classes)).all()):
+            return None
+        return labels.long().bincount(minlength=n_classes)
+
+    def parquet_file(self, shard: str) -> Path:
+        """Return the file for the labels of a Parquet shard."""
+        return self.labels_path / f"{shard}{SUFFIX}"
 
     def has_summary(self) -> bool:
         """Whether the solve is finished."""
@@ -183,7 +194,10 @@ def _is_summary(path: Path) -> bool:
 def _is_labels(path: Path) -> bool:
     """Whether a solve over shards wrote this file of labels."""
     try:
-        _, facts = read_tensor_file(path, kind=_LABELS_KIND, only=())
+        if path.suffix == SUFFIX:
+            facts, _ = read_facts(path, _LABELS_KIND)
+        else:
+            _, facts = read_tensor_file(path, kind=_LABELS_KIND, only=())
     except DataError:
         return False
     return "solve" in facts

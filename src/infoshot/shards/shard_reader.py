@@ -1,11 +1,11 @@
 """Shards: files of features that together are one large set of queries.
 
 A shard is a safetensors file with ``features`` [n, D], like a feature file but without labels, or a
-``.npy`` file with such an array, in float16 or float32. A shard may be empty. Rows are read from
-the file in blocks whenever they are used, so that the shards together may be larger than the
-memory. Every read checks that the file is the one that was opened at the start. Shards are not
-mapped into memory: if another process truncated a mapped file, the next access would end this
-process without a message.
+``.npy`` file with such an array, in float16 or float32; or Parquet, see ``parquet_shard.py``. A
+shard may be empty. Rows are read from the file in blocks whenever they are used, so that the shards
+together may be larger than the memory. Every read checks that the file is the one that was opened
+at the start. Shards are not mapped into memory: if another process truncated a mapped file, the
+next access would end this process without a message.
 """
 
 import os
@@ -19,12 +19,15 @@ from torch import Tensor
 
 from infoshot.core.errors import DataError
 from infoshot.core.npy_header import array_size, read_npy_header
+from infoshot.core.places import Place
 from infoshot.core.regular_file import open_regular
 from infoshot.core.safetensors_header import read_header
 from infoshot.core.tensor_file import fill_tensor
 
-_SUFFIXES = (".safetensors", ".npy")
-_ACCEPTED = "a shard is safetensors with features [n, D], or .npy [n, D], in float16 or float32"
+ACCEPTED = (
+    "a shard is safetensors with features [n, D], or .npy [n, D], in float16 or float32, or "
+    "Parquet with a column of embeddings"
+)
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 _STORED = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
 
@@ -39,6 +42,7 @@ class Shard:
     --------
     >>> import tempfile
     >>> import numpy as np
+    >>> from infoshot.shards import find_shards
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/part0.npy", np.zeros((3, 2), "float16"))
     ...     shard = find_shards(Path(folder))[0]
@@ -46,13 +50,13 @@ class Shard:
     (3, 2, torch.float16)
     """
 
-    path: Path
+    path: Place
     n_rows: int
     dim: int
     dtype: torch.dtype
     start: int
     size: int
-    modified: int
+    modified: int | str
 
     @property
     def name(self) -> str:
@@ -83,7 +87,7 @@ class Shard:
 
     def fingerprint(self) -> str:
         """Name, shape, size and time of change: what identifies this version of the shard."""
-        shape = f"{self.n_rows} x {self.dim} {_name(self.dtype)}"
+        shape = f"{self.n_rows} x {self.dim} {str(self.dtype).removeprefix('torch.')}"
         return f"{self.path.name}: {shape}, {self.size} bytes, {self.modified}"
 
 
@@ -114,53 +118,19 @@ class ShardRows:
         shard, first = self.shard, 0
         rows = torch.empty(sum(map(len, blocks)), shard.dim, dtype=shard.dtype)
         try:
-            with open_regular(shard.path) as file:
+            with open_regular(str(shard.path)) as file:
                 for block in blocks:
                     part = rows[first : first + len(block)]
                     fill_tensor(part, file, shard.start + block.start * shard.row_size)
                     first += len(block)
                 changed = _version(file) != (shard.size, shard.modified)
         except OSError as error:
-            raise _cannot_be_read(shard.path, error) from error
+            raise cannot_be_read(shard.path, error) from error
         except EOFError:
             changed = True
         if changed:
-            raise DataError(f"{shard.path}: the file has changed since the solve began.")
+            raise has_changed(shard.path)
         return rows
-
-
-def find_shards(folder: Path) -> list[Shard]:
-    """Open all shards of a folder, sorted by name.
-
-    Raises
-    ------
-    DataError
-        If there are none, a file is not a shard or truncated, or shards do not fit together.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/part0.npy", np.zeros((3, 2), "float16"))
-    ...     [shard.name for shard in find_shards(Path(folder))]
-    ['part0']
-    """
-    if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "there is no such folder"
-        raise DataError(f"{folder}: {what} of shards.")
-    paths = sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix in _SUFFIXES and not path.name.startswith(".")
-    )
-    if not paths:
-        raise DataError(f"{folder}: the folder has no shards; {_ACCEPTED}.")
-    shards = [open_shard(path) for path in paths]
-    _check_together(shards)
-    if not sum(shard.n_rows for shard in shards):
-        raise DataError(f"{folder}: all shards are empty.")
-    return shards
 
 
 def open_shard(path: Path) -> Shard:
@@ -177,13 +147,13 @@ def open_shard(path: Path) -> Shard:
             dtype, shape, start = read_place(file)
             size, modified = _version(file)
     except OSError as error:
-        raise _cannot_be_read(path, error) from error
+        raise cannot_be_read(path, error) from error
     except ValueError as error:
         raise DataError(
-            f"{path}: truncated, damaged or not a shard ({error}); {_ACCEPTED}."
+            f"{path}: truncated, damaged or not a shard ({error}); {ACCEPTED}."
         ) from error
     if dtype not in _DTYPES or len(shape) != 2 or shape[1] < 1:
-        raise DataError(f"{path}: features are {dtype:.60} {list(shape)!r:.60}; {_ACCEPTED}.")
+        raise DataError(f"{path}: features are {dtype:.60} {list(shape)!r:.60}; {ACCEPTED}.")
     return Shard(path, *shape, _DTYPES[dtype], start, size, modified)
 
 
@@ -218,25 +188,11 @@ def _version(file: BufferedReader) -> tuple[int, int]:
     return facts.st_size, facts.st_mtime_ns
 
 
-def _cannot_be_read(path: Path, error: OSError) -> DataError:
+def has_changed(path: Place) -> DataError:
+    """Return the error for a shard that is not the one that was opened."""
+    return DataError(f"{path}: the file has changed since the solve began.")
+
+
+def cannot_be_read(path: Place, error: OSError) -> DataError:
+    """Return the error for a file that the system does not let us read."""
     return DataError(f"{path}: cannot be read ({error.strerror or error}).")
-
-
-def _check_together(shards: Sequence[Shard]) -> None:
-    """Require equal widths and different names."""
-    by_name = {shard.name: shard for shard in shards}
-    for shard in shards:
-        if shard.dim != shards[0].dim:
-            raise DataError(
-                f"{shard.path}: has {shard.dim} features per row, but {shards[0].path.name} has "
-                f"{shards[0].dim}."
-            )
-        if by_name[shard.name] is not shard:
-            raise DataError(
-                f"{shard.path}: {by_name[shard.name].path.name} has the same name; both would "
-                "write the same file of labels."
-            )
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

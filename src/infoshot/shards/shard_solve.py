@@ -17,8 +17,11 @@ from infoshot.core.atomic import sole_writer
 from infoshot.core.environment import environment
 from infoshot.core.errors import DataError, ImbalanceWarning
 from infoshot.core.leftovers import record_writer
+from infoshot.core.parallel import map_chunks
 from infoshot.core.progress import SILENT, Progress
-from infoshot.shards.output_folder import OutputFolder, ResumeState
+from infoshot.shards.output_folder import COPIES_NAME, OutputFolder, ResumeState
+from infoshot.shards.parquet_labels import read_parquet_counts, write_parquet_labels
+from infoshot.shards.parquet_shard import ParquetShard, check_space, remove_copies
 from infoshot.shards.sample_check import check_balance, choose_temperature, sample_size
 from infoshot.shards.shard_reader import Shard
 from infoshot.shards.shard_task import ShardTask
@@ -124,6 +127,8 @@ def solve_task(
         )
         if is_main and not (summary.was_finished and solve.folder.has_summary()):
             solve.write_summary(summary)
+        if is_main:
+            remove_copies(out / COPIES_NAME)
     return summary
 
 
@@ -139,11 +144,14 @@ class _ShardSolve:
         """State that an earlier call left, or the initial one; the same in all processes."""
         ranks, means = self.task.ranks, self.task.support.means()
         state = ResumeState(self.task.provenance, means, 0, 1.0)
+        earlier = None
         if ranks.is_main:
             self.folder.check_kind()
-            earlier = (
-                None if force else self.folder.read_state(self.task.provenance, tuple(means.shape))
-            )
+            if not force:
+                earlier = self.folder.read_state(self.task.provenance, tuple(means.shape))
+        if not ranks.broadcast_flag(earlier is not None and self.folder.has_summary()):
+            self._decode_shards()
+        if ranks.is_main:
             state = earlier or self._initial_state(means)
             if earlier is None:
                 self.folder.clear()
@@ -158,6 +166,21 @@ class _ShardSolve:
             beta=beta,
             converged=bool(converged),
         )
+
+    def _decode_shards(self) -> None:
+        """Decode the Parquet shards of this process, and wait for the other processes."""
+        task = self.task
+        if not any(isinstance(shard, ParquetShard) for shard in task.shards):
+            return
+        own = [shard for shard in task.own_shards() if isinstance(shard, ParquetShard)]
+        if not task.ranks.is_main:
+            record_writer(self.folder.path)  # the main process has locked the folder by now
+        check_space(own)
+        self._start_phase("decoding Parquet", sum(shard.n_rows for shard in own))
+        n_threads = task.in_chunks([]).n_threads
+        for shard, _ in zip(own, map_chunks(ParquetShard.decode, own, n_threads), strict=True):
+            self._advance(shard.n_rows)
+        task.ranks.sum(torch.zeros(1))
 
     def iterate(self, state: ResumeState) -> tuple[ResumeState, float | None]:
         """Take the remaining iterations; returns the state and the seconds of an iteration."""
@@ -204,15 +227,14 @@ class _ShardSolve:
         self._start_phase("labelling", sum(shard.n_rows for shard in own))
         totals = torch.zeros(n_classes + 1, dtype=torch.int64)
         for shard in own:
-            labels = self.folder.read_labels(
-                shard.name, solve=key, n_rows=shard.n_rows, n_classes=n_classes
-            )
-            if labels is None:
+            counts = self._read_counts(shard, key)
+            if counts is None:
                 labels = self._label_shard(shard, classifier, key)
+                counts = labels.long().bincount(minlength=n_classes)
                 totals[-1] += 1
             else:
                 self._advance(shard.n_rows)
-            totals[:-1] += labels.long().bincount(minlength=n_classes)
+            totals[:-1] += counts
         totals = task.ranks.sum(totals).cpu()
         return totals[:-1], int(totals[-1])
 
@@ -288,8 +310,20 @@ class _ShardSolve:
             self._advance(n_new)
         tensors = {"labels": labels, "confidence": confidence, "margin": margin}
         names = self.task.support.names
-        self.folder.write_labels(shard.name, tensors, solve=key, class_names=names)
+        if isinstance(shard, ParquetShard):
+            path, key = self.folder.parquet_file(shard.name), _with_columns(key, shard)
+            write_parquet_labels(path, shard.read_kept(), tensors, solve=key, class_names=names)
+        else:
+            self.folder.write_labels(shard.name, tensors, solve=key, class_names=names)
         return labels
+
+    def _read_counts(self, shard: Shard, key: str) -> Tensor | None:
+        """Count the labels of a shard that the same solve has written, if any."""
+        n_rows, n_classes = shard.n_rows, len(self.task.support.names)
+        if isinstance(shard, ParquetShard):
+            path, key = self.folder.parquet_file(shard.name), _with_columns(key, shard)
+            return read_parquet_counts(path, solve=key, n_rows=n_rows, n_classes=n_classes)
+        return self.folder.read_counts(shard.name, solve=key, n_rows=n_rows, n_classes=n_classes)
 
     def _start_phase(self, name: str, n_own_rows: int) -> None:
         # Only the main process reports; the others have about as many rows.
@@ -297,3 +331,9 @@ class _ShardSolve:
 
     def _advance(self, n_own_rows: int) -> None:
         self.progress.advance(n_own_rows * self.task.ranks.size)
+
+
+def _with_columns(key: str, shard: ParquetShard) -> str:
+    """Key of the labels of a Parquet shard, which also depend on the columns that are kept."""
+    keep = shard.columns.keep
+    return key if keep is None else hashlib.sha256(f"{key} {[*keep]}".encode()).hexdigest()

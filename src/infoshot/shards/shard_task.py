@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,9 +13,12 @@ from torch import Tensor
 from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges
+from infoshot.core.places import Place
 from infoshot.distributed import Ranks
-from infoshot.features import digest, prepare, read_features
-from infoshot.shards.shard_reader import Shard, find_shards
+from infoshot.features import digest, is_parquet, prepare, read_features
+from infoshot.shards.parquet_shard import ParquetColumns, ParquetShard
+from infoshot.shards.shard_finder import find_shards
+from infoshot.shards.shard_reader import Shard
 from infoshot.solvers import Method, TimAdm, TimAuto, _kernels, balance
 from infoshot.solvers.sharded import half
 from infoshot.solvers.sharded.rows import Piece, Rows, inverse_lengths
@@ -46,15 +48,19 @@ class Support:
         return sums.index_add_(0, self.y, self.z.double()) / self.counts.unsqueeze(-1)
 
 
-def read_support(path: Path) -> Support:
+def read_support(
+    path: Place, *, column: str | None = None, label_column: str | None = None
+) -> Support:
     """Read the labelled rows of a feature file; rows with the label -1 are skipped.
+
+    ``column`` and ``label_column`` are those of Parquet, see :func:`infoshot.read_features`.
 
     Raises
     ------
     DataError
         If there are fewer than two classes, or a class has no row.
     """
-    table = read_features(path)
+    table = read_features(path, column=column, label_column=label_column)
     labelled = table.labels >= 0
     present, y = table.labels[labelled].unique(return_inverse=True)
     highest = int(present[-1]) if len(present) else -1
@@ -159,12 +165,14 @@ class ShardTask:
 
 
 def read_task(
-    support: Path,
-    queries: Path,
+    support: Place,
+    queries: Place,
     method: Method,
     ranks: Ranks,
     *,
     prior: Mapping[str, float] | None = None,
+    columns: ParquetColumns | None = None,
+    label_column: str | None = None,
 ) -> ShardTask:
     """Read the support and the headers of all shards, and check that they fit the method.
 
@@ -178,13 +186,24 @@ def read_task(
         This process among the others.
     prior
         Share of each class by name; sets ``class_prior``.
+    columns
+        What Parquet shards hold; its ``column`` is that of a Parquet support too.
+    label_column
+        Labels in a Parquet support.
 
     Raises
     ------
     DataError, InvalidArgumentError
         If something does not fit.
     """
-    rows, shards = read_support(support), find_shards(queries)
+    column = None if columns is None else columns.column
+    own = column if column is not None and is_parquet(support) else None
+    rows = read_support(support, column=own, label_column=label_column)
+    shards = find_shards(queries, columns)
+    if column != own and not any(isinstance(shard, ParquetShard) for shard in shards):
+        raise InvalidArgumentError(
+            f"column must be left out where nothing is Parquet; got {column!r:.80}."
+        )
     if prior is not None:
         method = _with_prior(method, prior, rows.names)
     solver = _adapt_solver(method)

@@ -6,6 +6,7 @@ from tests.fuzz.kinds import (
     command_values,
     features,
     images,
+    parquet,
     pickles,
     runs,
     shards,
@@ -14,6 +15,7 @@ from tests.fuzz.kinds import (
 from tests.fuzz.runner import Kind
 
 _MODULES = (
-    features, shards, runs, checkpoints, archives, pickles, sheets, images, command_values,
+    features, parquet, shards, runs, checkpoints, archives, pickles, sheets, images,
+    command_values,
 )  # fmt: skip
 KINDS: dict[str, Kind] = {kind.name: kind for module in _MODULES for kind in module.KINDS}
