@@ -14,6 +14,12 @@ def is_parquet(path: AnyPlace) -> bool:
     ------
     DataError
         If there is no such file, or no Parquet file in the folder.
+
+    Examples
+    --------
+    >>> from infoshot.features import default_features_path
+    >>> is_parquet(default_features_path())
+    False
     """
     try:
         return find_parquet(locate(path)) is not None

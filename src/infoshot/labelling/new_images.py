@@ -70,7 +70,8 @@ def predict(
 
     Examples
     --------
-    >>> labels = predict("run", "new_photos")  # doctest: +SKIP
+    >>> [image.label for image in predict("run", "new_photos")]
+    ['cat', 'dog']
     """
     source, given = Path(classifier), Path(images)
     known = load_classifier(source)
