@@ -47,7 +47,10 @@ def find_parquet(place: Place) -> list[Place] | None:
         if not isinstance(place, Path):
             raise DataError(f"{place}: not a Parquet file; remote feature files must be Parquet.")
     elif not places:
-        is_folder = isinstance(place, Path) and place.is_dir()
-        what = "a folder, not a feature file, and it has no Parquet files"
-        raise DataError(f"{place}: {what if is_folder else 'no Parquet file is there'}.")
+        what = "no Parquet file is there"
+        if isinstance(place, Path) and place.is_dir():
+            what = "a folder, not a feature file, and it has no Parquet files"
+        elif isinstance(place, Path) and place.suffix != SUFFIX:
+            what = "there is no such file"
+        raise DataError(f"{place}: {what}.")
     return places
