@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All checks, also in CI: format, lint, spelling, import direction, types, tests (which include the Triton
-# kernels in Triton's interpreter). Stops at the first failure and prints the command that failed.
+# All checks, also in CI: format, lint, spelling, import direction, types, the documentation site, tests (which
+# include the Triton kernels in Triton's interpreter). Stops at the first failure and prints the command that failed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export PATH="$PWD/.venv/bin:$PATH"
@@ -20,4 +20,5 @@ stage codespell
 stage python scripts/check_prose.py
 stage lint-imports --no-cache --verbose
 stage mypy
+stage make docs
 stage make test

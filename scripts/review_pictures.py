@@ -126,7 +126,7 @@ def _shoot(page: Page) -> Image.Image:
 
 def _save(page: Page, path: Path) -> None:
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    image.save(path, optimize=True)
+    image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

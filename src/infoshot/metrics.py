@@ -25,6 +25,13 @@ def accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
     Returns
     -------
     Accuracy between 0 and 1, shape ``(task,)``.
+
+    Examples
+    --------
+    >>> probabilities = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
+    >>> query_labels = torch.tensor([[0, 1, 1]])
+    >>> accuracy(probabilities, query_labels)
+    tensor([0.6667], dtype=torch.float64)
     """
     _check_shapes(probabilities, query_labels)
     right = (probabilities.argmax(-1) == query_labels).double()
@@ -36,6 +43,13 @@ def macro_accuracy(probabilities: Tensor, query_labels: Tensor) -> Tensor:
 
     On imbalanced query sets a method that ignores rare classes scores high in :func:`accuracy` and
     low here. Parameters and return value are those of :func:`accuracy`.
+
+    Examples
+    --------
+    >>> probabilities = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
+    >>> query_labels = torch.tensor([[0, 1, 1]])
+    >>> macro_accuracy(probabilities, query_labels)  # (1 + 1/2) / 2
+    tensor([0.7500], dtype=torch.float64)
     """
     _check_shapes(probabilities, query_labels)
     members = _one_hot(query_labels, probabilities.shape[-1])
@@ -79,6 +93,13 @@ def negative_log_likelihood(probabilities: Tensor, query_labels: Tensor) -> Tens
 
     A probability of zero counts as the smallest normal number of the dtype. Queries labelled -1 are
     left out.
+
+    Examples
+    --------
+    >>> probabilities = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
+    >>> query_labels = torch.tensor([[0, 1, 1]])
+    >>> negative_log_likelihood(probabilities, query_labels)
+    tensor([0.4149], dtype=torch.float64)
     """
     _check_shapes(probabilities, query_labels)
     known = query_labels >= 0
@@ -97,6 +118,14 @@ def calibration_bins(probabilities: Tensor, query_labels: Tensor, n_bins: int = 
     -------
     Number of queries, sum of confidences and number of correct predictions in each of ``n_bins``
     equal ranges of the confidence, shape ``(n_bins, 3)``.
+
+    Examples
+    --------
+    >>> probabilities = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
+    >>> query_labels = torch.tensor([[0, 1, 1]])
+    >>> calibration_bins(probabilities, query_labels, n_bins=2)  # all in the upper half
+    tensor([[0.0000, 0.0000, 0.0000],
+            [3.0000, 2.3000, 2.0000]], dtype=torch.float64)
     """
     _check_shapes(probabilities, query_labels)
     known = query_labels >= 0
@@ -112,6 +141,14 @@ def expected_calibration_error(bins: Tensor) -> float:
 
     C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger. On calibration of modern neural networks. ICML
     2017. Between 0 and 1.
+
+    Examples
+    --------
+    >>> probabilities = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
+    >>> query_labels = torch.tensor([[0, 1, 1]])
+    >>> bins = calibration_bins(probabilities, query_labels, n_bins=2)
+    >>> round(expected_calibration_error(bins), 3)
+    0.1
     """
     count, confidence, right = bins.unbind(-1)
     return float((confidence - right).abs().sum() / count.sum())
@@ -130,6 +167,11 @@ def auroc(scores: Tensor, outlier: Tensor) -> Tensor:
     outlier
         Which queries are outliers, boolean, shape ``(task, query)``; both kinds must occur in every
         task.
+
+    Examples
+    --------
+    >>> auroc(torch.tensor([[0.1, 0.4, 0.3, 0.9]]), torch.tensor([[False, False, True, True]]))
+    tensor([0.7500], dtype=torch.float64)
     """
     if scores.shape != outlier.shape:
         raise ShapeError(

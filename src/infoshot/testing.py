@@ -21,6 +21,8 @@ from infoshot.core.types import Solution, TaskBatch
 from infoshot.solvers import Solver, solve
 from infoshot.tasks import gaussian_tasks
 
+__all__ = ["check_solver"]
+
 Check = Callable[[Solver[Any], str], None]
 
 

@@ -82,6 +82,7 @@ OPTIONS = [
     Option("extract-shards", "--shard-size", WRONG_COUNTS, ("{images}/test", "--out", "{out}", "--backbone", "{weights}")),
     Option("label", "--threshold", (*NOT_FINITE, "1.1", "1e308"), ("{images}/test", "{images}/val", "--out", "{out}")),
     Option("label", "--coverage", (*NOT_FINITE, "0", "1", "1.1", "1e308"), ("{images}/test", "{images}/val", "--out", "{out}")),
+    Option("label", "--text-weight", (*WRONG_COUNTS, HUGE, TOO_LONG), ("{images}/test", "{images}/val", "--out", "{out}")),
     Option("label", "--target", (*NOT_FINITE, "0", "1", "1.1", "1e308"), ("{images}/test", "{images}/val", "--out", "{out}")),
     Option("audit", "--n", WRONG_COUNTS, ("{images}",)),
     Option("audit", "--seed", ("-1", "nan", TOO_LONG), ("{images}",)),

@@ -25,7 +25,7 @@ def base(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     mean, scatter = torch.rand(DIM, generator=generator), torch.randn(9, DIM, generator=generator)
     known = BaseStatistics(mean, scatter)
-    monkeypatch.setattr("infoshot.labelling.decide.find_statistics", lambda _: known)
+    monkeypatch.setattr("infoshot.labelling.classifier.find_statistics", lambda _: known)
     return known
 
 
@@ -49,7 +49,7 @@ def test_examples_and_photos_are_whitened(base, run):
 
 def test_new_images_are_whitened_by_the_statistics_of_the_run(run, made, monkeypatch):
     before = {image.path: image for image in predict(run, made / "photos")}
-    monkeypatch.setattr("infoshot.labelling.decide.find_statistics", lambda _: None)
+    monkeypatch.setattr("infoshot.labelling.classifier.find_statistics", lambda _: None)
     after = {image.path: image for image in predict(run, made / "photos")}
     assert after == before
     classifier = load_classifier(run)

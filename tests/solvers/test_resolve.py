@@ -1,9 +1,8 @@
 """Methods from outside: a solver in a user's file, references, entry points, objects."""
 
-import inspect
 import sys
-import textwrap
 from dataclasses import dataclass, field
+from doctest import DocTestParser
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -30,18 +29,17 @@ from infoshot.solvers import (
     method_from_facts,
     resolve_method,
 )
-from infoshot.solvers import solver as interface
 from infoshot.tasks import TaskSpec
 from infoshot.testing import check_solver
 
 
 @pytest.fixture
 def my_methods(tmp_path, monkeypatch):
-    """The example in the docstring of ``solver.py``, as a module in the current folder."""
-    code = inspect.cleandoc(interface.__doc__).split("``my_methods.py``::\n")[1]
-    code = code.split("\n``solve(NearestMedian()")[0]
-    code = textwrap.dedent(code).replace("'''", '"""')
-    assert len([line for line in code.splitlines() if line.strip()]) <= 16
+    """The example in the docstring of ``Solver``, as a module in the current folder."""
+    state, solver = DocTestParser().get_examples(Solver.__doc__)[:2]
+    imports = "import dataclasses\nimport torch\nfrom infoshot.solvers import Solver, State\n"
+    code = f"{imports}{state.source}{solver.source}"
+    assert len(code.splitlines()) <= 16
     (tmp_path / "my_methods.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     yield

@@ -24,6 +24,15 @@ class InputSpec:
 
     The shorter side is scaled to ``resize`` pixels and the central square of ``crop`` pixels is
     cut out. Pixels between 0 and 1 are then normalised with ``mean`` and ``std`` per channel.
+
+    Examples
+    --------
+    >>> from infoshot import InputSpec
+    >>> spec = InputSpec()
+    >>> spec.resize, spec.crop
+    (96, 84)
+    >>> spec.normalise(torch.zeros(1, 3, 84, 84)).shape
+    torch.Size([1, 3, 84, 84])
     """
 
     crop: int = 84
@@ -38,7 +47,15 @@ class InputSpec:
 
 
 class Backbone(nn.Module, ABC):
-    """A network that maps images to feature vectors. It has no classifier."""
+    """A network that maps images to feature vectors. It has no classifier.
+
+    Examples
+    --------
+    >>> from infoshot.backbones import make_backbone
+    >>> network = make_backbone("conv4").eval()
+    >>> network(torch.zeros(1, 3, 84, 84)).shape[1] == network.feature_dim
+    True
+    """
 
     feature_dim: int
     input_spec: InputSpec
@@ -131,6 +148,13 @@ class Encoder:
     epoch, chosen_as
         The number of epochs it was trained for, and whether it is the ``best`` on validation
         classes or the ``last`` of its training; ``None`` and empty if unknown.
+
+    Examples
+    --------
+    >>> from infoshot import open_encoder
+    >>> encoder = open_encoder("efficientnet-lite0")
+    >>> encoder.backbone_name, encoder.backbone.feature_dim, encoder.backbone.input_spec.crop
+    ('efficientnet-lite0', 1280, 224)
     """
 
     backbone_name: str

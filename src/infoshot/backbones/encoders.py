@@ -26,6 +26,16 @@ from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.plugins import is_reference, list_entry_points
 
 EncoderLike = str | PathLike[str] | nn.Module | Encoder
+"""What :func:`infoshot.open_encoder` opens.
+
+Examples
+--------
+>>> from infoshot.backbones import EncoderLike, open_encoder
+>>> def count_features(encoder: EncoderLike) -> int:
+...     return open_encoder(encoder).backbone.feature_dim
+>>> count_features("efficientnet-lite0")
+1280
+"""
 _EXTERNAL: Mapping[str, Callable[[str], Encoder]] = {
     "hf": open_hf,
     "timm": open_timm,
@@ -134,6 +144,12 @@ def open_checkpoint(
         If ``backbone`` is missing, or not the network of the checkpoint.
     DataError
         If the checkpoint is missing or damaged.
+
+    Examples
+    --------
+    >>> encoder = open_checkpoint("runs/conv4")
+    >>> encoder.backbone_name, encoder.chosen_as
+    ('conv4', 'best')
     """
     path = Path(checkpoint)
     if is_weight_file(path):

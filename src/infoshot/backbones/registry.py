@@ -34,17 +34,40 @@ BACKBONES: Mapping[str, Callable[[], Backbone]] = {
     "efficientnet-lite0": EfficientNetLite0,
     "efficientnet-lite2": EfficientNetLite2,
 }
+"""The networks that can be trained, by name; each is made without weights.
+
+Examples
+--------
+>>> from infoshot.backbones import BACKBONES
+>>> BACKBONES["resnet12"]().feature_dim
+640
+"""
 PRETRAINED: Mapping[str, Callable[[], Backbone]] = {
     "efficientnet-lite0": pretrained_lite0,
     "efficientnet-lite2": pretrained_lite2,
 }
+"""The networks that come with weights, by name.
+
+Examples
+--------
+>>> from infoshot.backbones import PRETRAINED
+>>> list(PRETRAINED)
+['efficientnet-lite0', 'efficientnet-lite2']
+"""
 PRESETS: Mapping[str, str] = {
     "dinov2-small": "hf:facebook/dinov2-small",
     "dinov2-base": "hf:facebook/dinov2-base",
     "siglip-base": "hf:google/siglip-base-patch16-224",
     "clip-vit-b32": "hf:openai/clip-vit-base-patch32",
 }
-"""Short names of published encoders; see docs/encoders.md."""
+"""Short names of published encoders; see docs/encoders.md.
+
+Examples
+--------
+>>> from infoshot.backbones import PRESETS
+>>> PRESETS["dinov2-small"]
+'hf:facebook/dinov2-small'
+"""
 
 
 def make_backbone(name: str) -> Backbone:
@@ -61,6 +84,11 @@ def make_backbone(name: str) -> Backbone:
     ------
     InvalidArgumentError
         If the name is unknown, or what it names does not return a network.
+
+    Examples
+    --------
+    >>> make_backbone("resnet18").feature_dim
+    512
     """
     if name in BACKBONES:
         return BACKBONES[name]()

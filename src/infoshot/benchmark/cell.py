@@ -35,6 +35,13 @@ class Protocol:
     """How a method is evaluated: what a task is, the number of tasks, and where they run.
 
     ``n_threads=None`` uses the number of threads of PyTorch; accuracies do not depend on it.
+
+    Examples
+    --------
+    >>> from infoshot import TaskSpec
+    >>> from infoshot.benchmark import Protocol
+    >>> Protocol(spec=TaskSpec(n_way=5, n_shot=1), n_tasks=100).spec.n_query
+    15
     """
 
     spec: TaskSpec
@@ -129,6 +136,16 @@ def score_cell(
     InvalidArgumentError, ShapeError, DataError
         If a number is not allowed, or the tasks cannot be drawn from this table or solved by this
         method.
+
+    Examples
+    --------
+    >>> from infoshot import METHODS, TaskSpec, read_features
+    >>> from infoshot.features import default_features_path
+    >>> table = read_features(default_features_path())
+    >>> protocol = Protocol(spec=TaskSpec(n_shot=5), n_tasks=20)
+    >>> row, accuracies = score_cell(table, METHODS["prototype"], protocol)
+    >>> abs(row.mean - 100 * float(accuracies.mean())) < 1e-6
+    True
     """
     protocol.validate(table, method)
     preparation = choose_preparation(table, method.preparation)

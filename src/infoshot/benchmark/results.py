@@ -29,6 +29,14 @@ class PairedDifference:
 
     ``mean`` is the accuracy of ``method`` minus that of ``against``, averaged over the tasks, and
     ``ci95`` the half-width of its 95 % interval, 1.96 std / sqrt(tasks) of the differences.
+
+    Examples
+    --------
+    >>> from infoshot import bench
+    >>> result = bench(methods=["prototype", "tim-adm"], shots=5, tasks=20, against="prototype")
+    >>> difference = result.differences[0]
+    >>> difference.method, difference.against, difference.mean > 0
+    ('tim-adm', 'prototype', True)
     """
 
     method: str
@@ -56,6 +64,16 @@ class BenchResult:
         Methods that cannot run on these features, with the reason.
     differences
         Paired differences to one of the methods, if the benchmark was run ``against`` it.
+
+    Examples
+    --------
+    >>> from infoshot import bench
+    >>> result = bench(methods=["prototype", "tim-adm"], shots=5, tasks=20)
+    >>> header, cells = result.table()
+    >>> header
+    ['method', 'assumes', 'ways', 'tasks', '5-shot', 'F1', 'ms/task']
+    >>> [cell[0] for cell in cells]
+    ['prototype', 'tim-adm']
     """
 
     rows: Sequence[ResultRow]
@@ -188,7 +206,19 @@ def write_accuracies(path: _PathLike, accuracies: Mapping[str, Tensor]) -> None:
 
 
 def read_accuracies(path: _PathLike) -> dict[str, Tensor]:
-    """Read per-task accuracies that :func:`write_accuracies` wrote."""
+    """Read per-task accuracies that :func:`write_accuracies` wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from infoshot import bench
+    >>> result = bench(methods="prototype", shots=1, tasks=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result.write(json=f"{folder}/rows.json")
+    ...     accuracies = read_accuracies(f"{folder}/rows.accuracies.safetensors")
+    >>> accuracies["prototype/5-way/1-shot/balanced"].shape
+    torch.Size([20])
+    """
     return read_tensor_file(Path(path), kind="accuracies")[0]
 
 
@@ -214,12 +244,28 @@ def paired_differences(
 
 
 def rows_to_json(rows: Sequence[ResultRow]) -> str:
-    """Rows as a JSON list; unknown values (such as the interval of one task) are null."""
+    """Rows as a JSON list; unknown values (such as the interval of one task) are null.
+
+    Examples
+    --------
+    >>> from infoshot import bench
+    >>> rows = bench(methods="prototype", shots=1, tasks=20).rows
+    >>> rows_from_json(rows_to_json(rows))[0].method
+    'prototype'
+    """
     return _dump([dataclasses.asdict(row) for row in rows])
 
 
 def rows_from_json(text: str) -> list[ResultRow]:
-    """Read rows that :func:`rows_to_json` wrote; other keys are ignored."""
+    """Read rows that :func:`rows_to_json` wrote; other keys are ignored.
+
+    Examples
+    --------
+    >>> from infoshot import bench
+    >>> result = bench(methods="prototype", shots=[1, 5], tasks=20)
+    >>> [row.shots for row in rows_from_json(result.to_json())]
+    [1, 5]
+    """
     known = {item.name for item in dataclasses.fields(ResultRow)}
     rows = []
     for entry in json.loads(text):
@@ -234,6 +280,15 @@ def result_table(rows: Sequence[ResultRow]) -> tuple[list[str], Cells]:
 
     Each number of shots has columns for accuracy, macro F1, AUROC (open sets only) and time. The
     column of regimes appears if there are several.
+
+    Examples
+    --------
+    >>> from infoshot import bench
+    >>> header, cells = result_table(bench(methods="prototype", shots=[1, 5], tasks=20).rows)
+    >>> header
+    ['method', 'assumes', 'ways', 'tasks', '1-shot', 'F1', 'ms/task', '5-shot', 'F1', 'ms/task']
+    >>> cells[0][:4]
+    ['prototype', 'nothing', '5', '20']
     """
     shots = sorted({row.shots for row in rows})
     optional = {
@@ -264,7 +319,13 @@ def result_table(rows: Sequence[ResultRow]) -> tuple[list[str], Cells]:
 
 
 def with_interval(mean: float, half_width: float) -> str:
-    """Format a mean with its interval; NaN for the half-width leaves the interval out."""
+    """Format a mean with its interval; NaN for the half-width leaves the interval out.
+
+    Examples
+    --------
+    >>> with_interval(67.5, 0.251)
+    '67.50 ± 0.25'
+    """
     return f"{mean:.2f}" + _interval(half_width)
 
 

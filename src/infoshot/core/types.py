@@ -52,6 +52,15 @@ class FeatureTable:
         known: see :mod:`infoshot.features.normalize`.
     columns
         Other columns of a Parquet file, such as ids: a ``pyarrow.Table`` with a row per sample.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from infoshot import FeatureTable
+    >>> labels = torch.tensor([0, 1, -1])  # the last row is unlabelled
+    >>> table = FeatureTable(torch.eye(3), labels, class_names=("cat", "dog"))
+    >>> table.class_name(1)
+    'dog'
     """
 
     features: Tensor
@@ -81,6 +90,19 @@ class TaskBatch:
         Query features, shape ``(task, query, dim)``.
     n_way
         Number of classes.
+
+    Examples
+    --------
+    Two tasks with three classes, one example of each, and ten queries:
+
+    >>> import torch
+    >>> from infoshot import TaskBatch
+    >>> y_sup = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    >>> tasks = TaskBatch(torch.zeros(2, 3, 8), y_sup, torch.zeros(2, 10, 8), n_way=3)
+    >>> tasks
+    TaskBatch(z_sup=[2, 3, 8], y_sup=[2, 3], z_qry=[2, 10, 8], n_way=3)
+    >>> len(tasks), len(tasks[:1]), tasks.n_qry
+    (2, 1, 10)
     """
 
     z_sup: Tensor
@@ -121,6 +143,14 @@ class Status(IntEnum):
     """The result status of one task.
 
     ``DIVERGED``: its objective ended higher than it was on the way, because steps overshoot.
+
+    Examples
+    --------
+    >>> from infoshot import Status, TimAdm, solve
+    >>> from infoshot.tasks import gaussian_tasks
+    >>> tasks, _ = gaussian_tasks(n_tasks=1)
+    >>> Status(int(solve(TimAdm(tolerance=0.01), tasks).status[0])).name
+    'CONVERGED'
     """
 
     RAN_ALL_STEPS = 0
@@ -136,6 +166,17 @@ class Trace:
     Terms have shape ``(task, n_steps + 1)``; a task that stopped early keeps its last value.
     ``seconds`` has shape ``(n_steps + 1,)``: the solving time of all tasks so far, without the
     cost of recording.
+
+    Examples
+    --------
+    >>> from infoshot import TimAdm, solve
+    >>> from infoshot.tasks import gaussian_tasks
+    >>> tasks, _ = gaussian_tasks(n_tasks=2)
+    >>> trace = solve(TimAdm(n_steps=20), tasks, record_trace=True).trace
+    >>> trace.loss.shape
+    torch.Size([2, 21])
+    >>> bool((trace.mutual_information[:, -1] > trace.mutual_information[:, 0]).all())
+    True
     """
 
     cross_entropy: Tensor
@@ -173,6 +214,17 @@ class Solution:
         One sentence per task about what the method decided; empty for most methods.
     trace
         The trace of the solve, if it was recorded.
+
+    Examples
+    --------
+    >>> from infoshot import TimAdm, solve
+    >>> from infoshot.tasks import gaussian_tasks
+    >>> tasks, _ = gaussian_tasks(n_tasks=2, n_way=3)
+    >>> solution = solve(TimAdm(), tasks)
+    >>> solution
+    Solution(2 tasks, 45 queries, 3 classes: 2 ran all steps)
+    >>> solution.probabilities.shape, solution.prototypes.shape
+    (torch.Size([2, 45, 3]), torch.Size([2, 3, 32]))
     """
 
     probabilities: Tensor
@@ -207,6 +259,15 @@ class ResultRow:
     before it. ``note`` says if queries came from other classes because a class has too few samples.
     ``diverged`` counts the tasks whose solve diverged, see :class:`Status`.
     ``accuracies_key`` is the name of the per-task accuracies in the file of accuracies.
+
+    Examples
+    --------
+    >>> from infoshot import bench
+    >>> row = bench(methods="tim-adm", shots=5, tasks=20).rows[0]
+    >>> row.method, row.shots, row.tasks, row.accuracies_key
+    ('tim-adm', 5, 20, 'tim-adm/5-way/5-shot/balanced')
+    >>> 70 < row.mean < 90
+    True
     """
 
     method: str

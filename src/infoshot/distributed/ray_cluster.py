@@ -40,6 +40,11 @@ class RayEngine:
         Cores of each.
     gpus_per_worker
         Share of a GPU that each gets, such as 0.25. ``None``: a whole one if the cluster has any.
+
+    Examples
+    --------
+    >>> RayEngine(address="head:6379", workers=64, gpus_per_worker=0.25).cpus_per_worker
+    1
     """
 
     address: str | None = None

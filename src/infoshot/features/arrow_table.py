@@ -24,7 +24,14 @@ _NAME = "the Arrow table"
 
 @runtime_checkable
 class ArrowTable(Protocol):
-    """Anything that passes its rows on as Arrow data, such as a data frame of polars."""
+    """Anything that passes its rows on as Arrow data, such as a data frame of polars.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> isinstance(pyarrow.table({"text": ["a cat"]}), ArrowTable)
+    True
+    """
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
@@ -45,6 +52,12 @@ def open_table(
         If columns are given for a feature table.
     DataError
         If the table or the file cannot be used.
+
+    Examples
+    --------
+    >>> from infoshot.features import default_features_path
+    >>> open_table(default_features_path()).features.shape
+    torch.Size([12000, 512])
     """
     if isinstance(features, FeatureTable):
         check_no_columns("a feature table", column=column, label_column=label_column)

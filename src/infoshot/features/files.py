@@ -88,7 +88,11 @@ class _Content:
 
 
 def default_features_path() -> Path:
-    """Return the path of the embedded features: mini-ImageNet test classes, ResNet-18."""
+    """Return the path of the embedded features: mini-ImageNet test classes, ResNet-18.
+
+    >>> default_features_path().name
+    'mini_test_resnet18.safetensors'
+    """
     return Path(str(resources.files("infoshot") / "assets" / "mini_test_resnet18.safetensors"))
 
 
@@ -113,6 +117,11 @@ def read_features(
     DataError
         If the file is missing, damaged, of another format or inconsistent; the message says what
         was found and what is accepted.
+
+    Examples
+    --------
+    >>> read_features(default_features_path()).features.shape
+    torch.Size([12000, 512])
     """
     place, magic = locate(path), b""
     try:
@@ -152,6 +161,8 @@ def write_features(path: str | os.PathLike[str], table: FeatureTable) -> None:
     """Write a table as safetensors, atomically; equal tables give equal bytes.
 
     Its other ``columns`` are not stored.
+
+    >>> write_features("data.safetensors", FeatureTable(torch.eye(2), torch.tensor([0, 1])))
     """
     check_names(Path(path), list(table.class_names), -1)
     tensors = {"features": table.features.contiguous(), "labels": table.labels.contiguous()}
@@ -166,6 +177,9 @@ def digest(path: AnyPlace) -> str:
     """Return the sha256 of a file's content, in hexadecimal.
 
     That of several Parquet files is the sha256 of their names and digests.
+
+    >>> len(digest(default_features_path()))
+    64
     """
     place = locate(path)
     places = find_files(place, [embedding_column.SUFFIX])

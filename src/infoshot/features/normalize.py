@@ -71,6 +71,13 @@ def choose_preparation(table: FeatureTable, preparation: Preparation) -> Prepara
 
     Features of a network whose base classes are not known cannot be whitened: they are scaled to
     unit length.
+
+    Examples
+    --------
+    >>> from infoshot import FeatureTable
+    >>> table = FeatureTable(torch.eye(2), torch.tensor([0, 1]))  # its base classes are not known
+    >>> choose_preparation(table, "whitened")
+    'l2'
     """
     return "l2" if preparation == "whitened" and base_statistics(table) is None else preparation
 
@@ -84,6 +91,14 @@ def prepare(table: FeatureTable, preparation: Preparation) -> Tensor:
     ------
     DataError
         If the base mean is needed and the table has none, or a row is all zero.
+
+    Examples
+    --------
+    >>> from infoshot import FeatureTable
+    >>> table = FeatureTable(torch.tensor([[3.0, 4.0], [0.0, 2.0]]), torch.tensor([0, 1]))
+    >>> prepare(table, "l2")
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
     """
     features = table.features if table.features.dtype.itemsize >= 4 else table.features.float()
     preparation = choose_preparation(table, preparation)

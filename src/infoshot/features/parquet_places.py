@@ -14,6 +14,12 @@ def is_parquet(path: AnyPlace) -> bool:
     ------
     DataError
         If there is no such file, or no Parquet file in the folder.
+
+    Examples
+    --------
+    >>> from infoshot.features import default_features_path
+    >>> is_parquet(default_features_path())
+    False
     """
     try:
         return find_parquet(locate(path)) is not None
@@ -41,7 +47,10 @@ def find_parquet(place: Place) -> list[Place] | None:
         if not isinstance(place, Path):
             raise DataError(f"{place}: not a Parquet file; remote feature files must be Parquet.")
     elif not places:
-        is_folder = isinstance(place, Path) and place.is_dir()
-        what = "a folder, not a feature file, and it has no Parquet files"
-        raise DataError(f"{place}: {what if is_folder else 'no Parquet file is there'}.")
+        what = "no Parquet file is there"
+        if isinstance(place, Path) and place.is_dir():
+            what = "a folder, not a feature file, and it has no Parquet files"
+        elif isinstance(place, Path) and place.suffix != SUFFIX:
+            what = "there is no such file"
+        raise DataError(f"{place}: {what}.")
     return places

@@ -45,7 +45,15 @@ class DatasetSpec:
 
 @dataclass(frozen=True, eq=False)
 class ImageSplit:
-    """The images of one split, ordered by class; labels number the classes from 0."""
+    """The images of one split, ordered by class; labels number the classes from 0.
+
+    Examples
+    --------
+    >>> from infoshot.images import open_dataset
+    >>> split = open_dataset("folder", Path("data")).split("train")
+    >>> len(split.records), split.class_names
+    (18, ['a', 'b', 'c'])
+    """
 
     name: str
     records: list[ImageRecord]
@@ -68,7 +76,15 @@ class ImageSplit:
 
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """The images found under a root, with the split of each class."""
+    """The images found under a root, with the split of each class.
+
+    Examples
+    --------
+    >>> from infoshot.images import open_dataset
+    >>> dataset = open_dataset("folder", Path("data"))
+    >>> dataset.split("val").class_names
+    ['d', 'e']
+    """
 
     spec: DatasetSpec
     root: Path
@@ -145,6 +161,14 @@ _ALL = (
     DatasetSpec("folder", (find_lists, find_tars, find_class_folders), None),
 )
 DATASETS: Mapping[str, DatasetSpec] = {spec.name: spec for spec in _ALL}
+"""The data sets by name.
+
+Examples
+--------
+>>> from infoshot.images import DATASETS
+>>> DATASETS["mini-imagenet"].published["test"]  # classes and images
+(20, 12000)
+"""
 
 
 def open_dataset(name: str, root: Path, split_file: Path | None = None) -> ImageDataset:
@@ -164,6 +188,12 @@ def open_dataset(name: str, root: Path, split_file: Path | None = None) -> Image
     ------
     InvalidArgumentError, DataError
         If the name is unknown, or there are no images.
+
+    Examples
+    --------
+    >>> dataset = open_dataset("folder", Path("data"))
+    >>> {split: len(classes) for split, classes in dataset.counts().items()}
+    {'train': 3, 'val': 2}
     """
     if name not in DATASETS:
         raise InvalidArgumentError(unknown_name("dataset", name, DATASETS))

@@ -100,8 +100,12 @@ class LabelResult:
         With ``coverage``: the classes that each image may have by its path, the most probable
         first. ``prediction_sets.text()`` says what they promise.
     target
-        With ``target``: how many labels can be expected to be correct at that rate, and how sure
-        that is. ``target.text()`` says it.
+        With ``target``: ``target.text()`` says how many labels keep it, and how sure that is.
+
+    Examples
+    --------
+    >>> label("examples", "photos", "run").classes
+    ('cat', 'dog')
     """
 
     folder: Path
@@ -230,9 +234,8 @@ def label(
 
     Examples
     --------
-    >>> result = label("examples", "photos", "run")  # doctest: +SKIP
-    >>> result.labels["photos/1.jpg"], result.estimate.accuracy  # doctest: +SKIP
-    ('cat', 0.93)
+    >>> label("examples", "photos", "run").labels["photos/1.png"]
+    'cat'
     """
     exports = check_exports(export)
     checks.between("threshold", threshold, 0, 1)

@@ -48,6 +48,13 @@ class AuditSample:
     """The images to check, and the CSV file to fill in.
 
     ``note`` says why it is another file than the one that was asked for; empty if it is not.
+
+    Examples
+    --------
+    >>> from infoshot import draw_audit
+    >>> sample = draw_audit("run", n=3)
+    >>> len(sample.images), sample.sheet.as_posix()
+    (3, 'run/audit.csv')
     """
 
     images: list[ImageLabel]
@@ -61,6 +68,13 @@ class AuditResult:
 
     ``lines`` has the accuracy over all images first, then per class. ``unknown_classes`` are
     answers that are neither a class of the run nor ``(none)``; they count as errors.
+
+    Examples
+    --------
+    >>> from infoshot import audit
+    >>> line = audit("run", "answers.csv").lines[0]
+    >>> line.n_correct, line.n_checked
+    (1, 2)
     """
 
     lines: list[AuditLine]
@@ -101,8 +115,8 @@ def draw_audit(
 
     Examples
     --------
-    >>> draw_audit("run", n=100).sheet  # doctest: +SKIP
-    PosixPath('run/audit.csv')
+    >>> draw_audit("run", n=100).sheet.as_posix()
+    'run/audit.csv'
     """
     checks.at_least("n", n, 1)
     checks.seed("seed", seed)
@@ -136,8 +150,8 @@ def audit(run: AnyPath, answers: AnyPath) -> AuditResult:
 
     Examples
     --------
-    >>> audit("run", "run/audit.csv").lines[0].text()  # doctest: +SKIP
-    '94.0% (87.5% to 97.2%)'
+    >>> audit("run", "answers.csv").lines[0].text()
+    '50.0% (9.5% to 90.5%)'
     """
     finished = read_run(Path(run))
     truths = match_answers(Path(answers), finished)

@@ -48,14 +48,17 @@ class ImageLabel:
     label
         Empty if the image cannot be read, belongs to none of the classes, or its label is withheld.
     confidence
-        Calibrated probability of the label; NaN if the image cannot be read, or belongs to none of
-        the classes by the answer of a person.
+        Calibrated probability of the label; NaN if unreadable, or of no class by a person's answer.
     runner_up, margin
         The second best class, and how far its probability is behind.
-    status
-        ``labelled``, ``unsure``, ``outlier`` or ``unreadable``.
-    reason
-        Why it has that status; ``given`` if a person decided it.
+    status, reason
+        ``labelled``, ``unsure``, ``outlier`` or ``unreadable``, and why; ``given`` by a person.
+
+    Examples
+    --------
+    >>> from infoshot import label
+    >>> label("examples", "photos", "run").images[0].status
+    'labelled'
     """
 
     path: str

@@ -76,7 +76,8 @@ def predict(
 
     Examples
     --------
-    >>> labels = predict("run", "new_photos")  # doctest: +SKIP
+    >>> [image.label for image in predict("run", "new_photos")]
+    ['cat', 'dog']
     """
     source, given, on_ray = Path(classifier), Path(images), find_engine(engine)
     known = load_classifier(source)

@@ -24,6 +24,13 @@ class Suggestions:
     """The images whose label would help most, and the CSV file that lists them.
 
     ``note`` says why it is another file than the one that was asked for; empty if it is not.
+
+    Examples
+    --------
+    >>> from infoshot import suggest
+    >>> found = suggest("run", n=2)
+    >>> len(found.images), found.sheet.as_posix()
+    (2, 'run/suggestions.csv')
     """
 
     images: list[ImageLabel]
@@ -61,8 +68,8 @@ def suggest(
 
     Examples
     --------
-    >>> suggest("run", n=5).images[0].path  # doctest: +SKIP
-    'photos/17.jpg'
+    >>> len(suggest("run", n=5).images)
+    5
     """
     checks.at_least("n", n, 1)
     finished = read_run(Path(run))

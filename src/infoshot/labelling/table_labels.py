@@ -42,6 +42,15 @@ class TableLabels:
         Probability of every class for every row, shape ``(query, class)``.
     solution
         The solution of the task.
+
+    Examples
+    --------
+    >>> from infoshot import FeatureTable, label_table
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.9, 0.2], [0.2, 0.9]])
+    >>> table = FeatureTable(x, torch.tensor([0, 1, -1, -1]), class_names=("cat", "dog"))
+    >>> found = label_table(table, method="prototype")
+    >>> found.rows, found.labels
+    (tensor([2, 3]), tensor([0, 1]))
     """
 
     table: FeatureTable

@@ -65,7 +65,9 @@ def add_labels(
 
     Examples
     --------
-    >>> result = add_labels("run", {"photos/1.jpg": "dog"})  # doctest: +SKIP
+    >>> result = add_labels("run", {"photos/1.png": "dog"})
+    >>> result.labels["photos/1.png"]
+    'dog'
     """
     exports = check_exports(export)
     with open_progress(progress) as bar, _open_run(Path(run)) as before:

@@ -75,6 +75,14 @@ class Reproduction:
         The statements of the paper, each with the verdict on each data set and backbone.
     coverage
         Every number of the paper's Tables 1 to 4, with what became of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = reproduce(folder, only="table1", tasks=2, gradient_tasks=1)
+    >>> result.report.name, len(result.rows) == len(result.accuracies)
+    ('report.html', True)
     """
 
     folder: Path

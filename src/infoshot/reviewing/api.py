@@ -47,6 +47,13 @@ class Review:
         How many photos the run has.
     resources
         What is closed when the review is stopped.
+
+    Examples
+    --------
+    >>> from infoshot import review
+    >>> with review("run", open_browser=False) as page:
+    ...     page.n_photos
+    8
     """
 
     def __init__(self, run: Path, url: str, n_photos: int, resources: ExitStack) -> None:
@@ -127,7 +134,9 @@ def review(
 
     Examples
     --------
-    >>> review("run").wait()  # doctest: +SKIP
+    >>> with review("run", open_browser=False) as page:  # page.wait() waits until it is stopped
+    ...     page.url.startswith("http://127.0.0.1:")
+    True
     """
     if port is not None:
         checks.at_least("port", port, 1, 2**16 - 1)

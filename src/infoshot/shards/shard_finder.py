@@ -30,6 +30,16 @@ def find_shards(queries: Place, columns: ParquetColumns | None = None) -> list[S
     ------
     DataError
         If there are none, a file is not a shard or truncated, or shards do not fit together.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/part0.npy", np.zeros((3, 2), "float16"))
+    ...     [shard.name for shard in find_shards(Path(folder))]
+    ['part0']
     """
     paths = find_files(queries, _SUFFIXES)
     if paths is None and queries.suffix == SUFFIX:

@@ -37,6 +37,17 @@ class Shard:
     """A file of features: the shape of its content, and where in the file it starts.
 
     ``size`` and ``modified`` (in nanoseconds) identify this version of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from infoshot.shards import find_shards
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/part0.npy", np.zeros((3, 2), "float16"))
+    ...     shard = find_shards(Path(folder))[0]
+    >>> shard.n_rows, shard.dim, shard.dtype
+    (3, 2, torch.float16)
     """
 
     path: Place

@@ -55,6 +55,21 @@ class ShardSummary:
         Mean time of an iteration; ``None`` if this call took none.
     was_finished
         Whether the results existed before this call.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from infoshot import FeatureTable, solve_shards, write_features
+    >>> z, y = torch.eye(2).repeat(4, 1), torch.tensor([0, 1]).repeat(4)
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = Path(name)
+    ...     write_features(folder / "few.safetensors", FeatureTable(z, y))
+    ...     (folder / "shards").mkdir()
+    ...     np.save(folder / "shards" / "part0.npy", z.numpy())
+    ...     summary = solve_shards(folder / "few.safetensors", folder / "shards", folder / "run")
+    >>> summary.n_queries, summary.n_shards, summary.was_finished
+    (8, 1, False)
     """
 
     out: Path

@@ -31,6 +31,14 @@ ASSUMPTIONS: Mapping[Assumption, str] = {
     "few-classes": "the queries belong to few of the classes",
     "open-set": "queries may belong to none of the classes",
 }
+"""What a method can assume about the queries, with the meaning.
+
+Examples
+--------
+>>> from infoshot.solvers import ASSUMPTIONS
+>>> ASSUMPTIONS["balance"]
+'every class has about the same number of queries'
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -247,6 +247,14 @@ _ALL = (
     ),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
+"""The methods by name.
+
+Examples
+--------
+>>> from infoshot import METHODS
+>>> METHODS["tim-adm"].assumes
+('balance',)
+"""
 
 
 def method_by_name(name: str) -> Method:

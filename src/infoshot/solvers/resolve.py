@@ -25,6 +25,14 @@ from infoshot.solvers.registry import METHODS
 from infoshot.solvers.solver import Solver
 
 ENTRY_POINTS = "infoshot.methods"
+"""The entry-point group under which installed packages register methods.
+
+Examples
+--------
+>>> from infoshot.solvers import ENTRY_POINTS
+>>> ENTRY_POINTS
+'infoshot.methods'
+"""
 
 
 def resolve_method(spec: str | Method | Solver[Any] | type[Solver[Any]]) -> Method:
@@ -86,6 +94,12 @@ def method_facts(method: Method) -> dict[str, Any]:
     ------
     InvalidArgumentError
         If the class of the solver cannot be imported again, or JSON cannot hold its settings.
+
+    Examples
+    --------
+    >>> facts = method_facts(METHODS["tim-adm"])
+    >>> facts["solver"], facts["settings"]["n_steps"]
+    ('infoshot.solvers.tim_adm:TimAdm', 150)
     """
     kind = type(method.solver)
     reference = f"{kind.__module__}:{kind.__qualname__}"
@@ -109,6 +123,13 @@ def stored_method(stored: str | Mapping[str, Any]) -> str | Method:
     ------
     InvalidArgumentError
         If its module was not imported, it is not a solver, or it does not have these settings.
+
+    Examples
+    --------
+    >>> stored_method("tim-adm")
+    'tim-adm'
+    >>> stored_method(method_facts(METHODS["tim-adm"])).name
+    'tim-adm'
     """
     if isinstance(stored, str):
         if is_reference(stored):
@@ -124,6 +145,12 @@ def method_from_facts(facts: Mapping[str, Any]) -> Method:
     ------
     InvalidArgumentError
         If its module was not imported, it is not a solver, or it does not have these settings.
+
+    Examples
+    --------
+    >>> method = METHODS["tim-adm"]
+    >>> method_from_facts(method_facts(method)) == method
+    True
     """
     try:
         facts = {**facts, "assumes": tuple(facts["assumes"])}

@@ -17,7 +17,16 @@ MOST_TASKS_PER_CHUNK = {"cpu": 128, "cuda": 16384}
 
 
 def tasks_per_chunk(solver: Solver[Any], tasks: TaskBatch) -> int:
-    """Number of tasks of this shape to solve together so that a step fits into the cache."""
+    """Number of tasks of this shape to solve together so that a step fits into the cache.
+
+    Examples
+    --------
+    >>> from infoshot import TimAdm
+    >>> from infoshot.tasks import gaussian_tasks
+    >>> tasks, _ = gaussian_tasks(n_tasks=1)
+    >>> tasks_per_chunk(TimAdm(), tasks)
+    128
+    """
     device = "cpu" if tasks.z_sup.device.type == "cpu" else "cuda"
     item_size = _item_size(tasks)
     feature_bytes = (tasks.n_sup + tasks.n_qry) * tasks.dim * item_size

@@ -9,30 +9,7 @@ must define
 
 and may define ``step``, ``log_posterior``, ``classify`` and the other methods of ``Solver``, which
 have defaults. ``solve`` runs the loop. Solvers never see query labels, files, clocks or progress
-bars, and never write into the task. A complete solver, here in a file ``my_methods.py``::
-
-    from dataclasses import dataclass
-    import torch
-    from infoshot.solvers import Solver, State
-
-    @dataclass(eq=False)
-    class MedianState(State):
-        weights: torch.Tensor  # (task, class, dim)
-
-    @dataclass(frozen=True, kw_only=True)
-    class NearestMedian(Solver):
-        '''Nearest class median.'''
-
-        temperature: float = 10.0
-
-        def init(self, task):
-            of_class = [task.y_sup == k for k in range(task.n_way)]  # each (task, support)
-            z = [task.z_sup.where(mask.unsqueeze(-1), float("nan")) for mask in of_class]
-            return MedianState(weights=torch.stack([m.nanmedian(1).values for m in z], dim=1))
-
-        def prototypes(self, task, state):
-            return state.weights
-
+bars, and never write into the task. The example of :class:`Solver` is complete:
 ``solve(NearestMedian(), tasks)``, ``TIMClassifier(method=NearestMedian())``,
 ``resolve_method("my_methods:NearestMedian")`` and every other place that takes a method accept it;
 ``infoshot.testing.check_solver(NearestMedian())`` checks that it keeps the contract. By default
@@ -66,6 +43,14 @@ class State:
     ``posterior`` holds the query probabilities that the last step started from, with classes as
     rows, shape ``(task, class, query)``. ``solve`` compares it between steps to stop tasks that
     have converged; a solver without a ``tolerance`` may leave it empty.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass(eq=False)
+    ... class MedianState(State):
+    ...     weights: torch.Tensor  # (task, class, dim)
+    >>> MedianState(weights=torch.zeros(2, 5, 64)).weights.shape
+    torch.Size([2, 5, 64])
     """
 
     posterior: Tensor = dataclasses.field(default_factory=partial(torch.empty, 0))
@@ -87,8 +72,25 @@ class Solver(ABC, Generic[StateT]):
     """A method that classifies the queries of few-shot tasks; see the module for how to write one.
 
     Concrete solvers are frozen dataclasses. Every field is a hyperparameter with a default.
-    ``rules`` maps names of fields to checks of their values, which ``validate`` applies; fields
-    without a rule take any value.
+    ``rules`` maps fields to checks of their values, for ``validate``; others take any value.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass(eq=False)
+    ... class MedianState(State):
+    ...     weights: torch.Tensor  # (task, class, dim)
+    >>> @dataclasses.dataclass(frozen=True, kw_only=True)
+    ... class NearestMedian(Solver):
+    ...     '''Nearest class median.'''
+    ...     temperature: float = 10.0
+    ...     def init(self, task):
+    ...         of_class = [task.y_sup == k for k in range(task.n_way)]  # each (task, support)
+    ...         z = [task.z_sup.where(mask.unsqueeze(-1), float("nan")) for mask in of_class]
+    ...         return MedianState(weights=torch.stack([m.nanmedian(1).values for m in z], dim=1))
+    ...     def prototypes(self, task, state):
+    ...         return state.weights
+    >>> NearestMedian().settings()
+    {'temperature': 10.0}
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {

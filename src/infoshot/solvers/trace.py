@@ -25,6 +25,18 @@ class StepEvent:
     ``task_ids`` are their positions in the batch that was given to ``solve``; ``seconds`` is the
     time of this step. The methods return copies; ``task`` and ``state`` belong to the solver and
     change with the next step.
+
+    Examples
+    --------
+    >>> from infoshot import TimAdm, solve
+    >>> from infoshot.tasks import gaussian_tasks
+    >>> tasks, _ = gaussian_tasks(n_tasks=1)
+    >>> shapes = []
+    >>> solution = solve(
+    ...     TimAdm(n_steps=2), tasks, on_step=lambda event: shapes.append(event.prototypes().shape)
+    ... )
+    >>> shapes  # at the start and after each step
+    [torch.Size([1, 5, 32]), torch.Size([1, 5, 32]), torch.Size([1, 5, 32])]
     """
 
     step: int
@@ -44,6 +56,19 @@ class StepEvent:
 
 
 StepHook = Callable[[StepEvent], None]
+"""What ``solve`` calls after every step, if it is passed as ``on_step``.
+
+Examples
+--------
+>>> from infoshot import TimAdm, solve
+>>> from infoshot.solvers import StepEvent
+>>> from infoshot.tasks import gaussian_tasks
+>>> def print_step(event: StepEvent) -> None:
+...     print(event.step, len(event.task))
+>>> solution = solve(TimAdm(n_steps=1), gaussian_tasks(n_tasks=2)[0], on_step=print_step)
+0 2
+1 2
+"""
 
 
 class TraceRecorder:

@@ -24,6 +24,13 @@ class TaskSpec:
     """What a task is: number of classes, labelled samples per class, queries, and the seed.
 
     ``n_query`` is per class; the ``regime`` decides how many queries each class has.
+
+    Examples
+    --------
+    >>> from infoshot import TaskSpec
+    >>> spec = TaskSpec(n_way=10, n_shot=5)
+    >>> spec.n_query, str(spec.regime)
+    (15, 'balanced')
     """
 
     n_way: int = 5
@@ -60,6 +67,14 @@ class TaskSampler:
     ------
     DataError
         If there are too few classes, or too few samples for some task.
+
+    Examples
+    --------
+    >>> table = FeatureTable(torch.eye(6), torch.tensor([0, 0, 0, 1, 1, 1]))
+    >>> sampler = TaskSampler(table, TaskSpec(n_way=2, n_query=2))
+    >>> support, query = sampler.draw(range(3))  # positions in the table
+    >>> support.shape, query.shape
+    (torch.Size([3, 2]), torch.Size([3, 4]))
     """
 
     def __init__(self, table: FeatureTable, spec: TaskSpec) -> None:

@@ -60,6 +60,18 @@ def run_epochs(
     DataError
         If ``out`` holds a different run or another process writes to it, or if the training
         diverges.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from infoshot.backbones import InputSpec
+    >>> from infoshot.images import open_dataset
+    >>> from infoshot.training import base_splits, load_training_images
+    >>> splits = base_splits(open_dataset("folder", Path("data")))
+    >>> images = load_training_images("folder", *splits, InputSpec(), n_workers=1)
+    >>> records = run_epochs(images, TrainConfig(backbone="conv4", epochs=1), Path("runs/new"))
+    >>> records[0].epoch
+    1
     """
     return run_training(
         lambda: BaseTraining(images, config, ranks, teacher),

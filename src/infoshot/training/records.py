@@ -21,6 +21,11 @@ class EpochRecord:
 
     ``val_accuracy`` and the half-width ``val_ci95`` of its 95 % interval are ``None`` without
     validation classes.
+
+    Examples
+    --------
+    >>> EpochRecord(1, 0.1, 2.345, 50.0, 40.0, 1.0, 100.0, 1.0).summary(n_epochs=3)
+    'epoch 1/3: loss 2.345, train 50.0 %, validation 40.00 ± 1.00 %, 100 images/s'
     """
 
     epoch: int
@@ -47,6 +52,15 @@ def best_epoch(records: Sequence[EpochRecord]) -> int:
     """Return the epoch of the highest validation accuracy, the first of equals.
 
     Without validation it is the last epoch.
+
+    Examples
+    --------
+    >>> records = [
+    ...     EpochRecord(epoch, 0.1, 1.0, 50.0, accuracy, 1.0, 100.0, 1.0)
+    ...     for epoch, accuracy in enumerate((40.0, 45.0, 43.0), start=1)
+    ... ]
+    >>> best_epoch(records)
+    2
     """
     if records[-1].val_accuracy is None:
         return len(records)

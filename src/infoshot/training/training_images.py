@@ -22,6 +22,15 @@ class TrainingImages:
 
     ``about`` names the data set and holds the digests of its splits. ``val_crops`` are the
     published test crops; ``None`` without validation classes.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from infoshot.images import open_dataset
+    >>> splits = base_splits(open_dataset("folder", Path("data")))
+    >>> images = load_training_images("folder", *splits, InputSpec(), n_workers=1)
+    >>> images.class_names, images.about["dataset"]
+    (('a', 'b', 'c'), 'folder')
     """
 
     train: StoredImages
@@ -47,6 +56,15 @@ def load_training_images(
     ------
     DataError
         If there are fewer than two classes, or an image cannot be decoded.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from infoshot.images import open_dataset
+    >>> splits = base_splits(open_dataset("folder", Path("data")))
+    >>> images = load_training_images("folder", *splits, InputSpec(), n_workers=1)
+    >>> images.train_labels.shape, images.val_crops.shape
+    (torch.Size([18]), torch.Size([12, 3, 84, 84]))
     """
     n_classes = len(set(train.labels))
     if n_classes < 2:
@@ -81,6 +99,14 @@ def base_splits(dataset: ImageDataset) -> tuple[ImageSplit, ImageSplit | None]:
     ------
     DataError
         If there is no image to train on.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from infoshot.images import open_dataset
+    >>> train, val = base_splits(open_dataset("folder", Path("data")))
+    >>> train.class_names, val.class_names
+    (['a', 'b', 'c'], ['d', 'e'])
     """
     present = dataset.counts()
     if "train" not in present:

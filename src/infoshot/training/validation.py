@@ -79,7 +79,16 @@ def encode_crops(crops: Tensor, encode: Callable[[Tensor], Tensor], ranks: Ranks
 def make_validation(
     crops: Tensor | None, labels: Tensor | None, n_tasks: int, seed: int
 ) -> Validation | None:
-    """Prepare the validation; ``None`` unless there are 2 classes with 2 images each."""
+    """Prepare the validation; ``None`` unless there are 2 classes with 2 images each.
+
+    Examples
+    --------
+    >>> labels = torch.tensor([0, 0, 0, 1, 1, 1])
+    >>> crops = torch.zeros(6, 3, 84, 84, dtype=torch.uint8)
+    >>> validation = make_validation(crops, labels, n_tasks=10, seed=0)
+    >>> validation.spec.n_way, validation.spec.n_query
+    (2, 2)
+    """
     chosen = None if labels is None else choose_tasks(labels, seed)
     if crops is None or chosen is None:
         return None

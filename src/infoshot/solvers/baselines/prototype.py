@@ -59,6 +59,16 @@ class Prototype(Solver[_PrototypeState]):
         probabilities, never the labels. On our validation classes the best calibrated value is 100
         with a shrinkage of 5, for any number of examples, and 15 without shrinkage and with one
         example per class.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from infoshot import TaskBatch, solve
+    >>> z_sup = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> z_qry = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]])
+    >>> tasks = TaskBatch(z_sup, torch.tensor([[0, 1]]), z_qry, n_way=2)
+    >>> solve(Prototype(), tasks).probabilities.argmax(-1)
+    tensor([[0, 1]])
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {

@@ -57,6 +57,12 @@ class EpisodicConfig(RunConfig):
         class; ``None``: as many as episodes have.
     head
         Hyperparameters of the head by name.
+
+    Examples
+    --------
+    >>> config = EpisodicConfig(backbone="conv4", system="protonet", n_shot=5)
+    >>> config.n_way, config.shots_of_validation(), config.steps_per_epoch()
+    (5, 5, 1000)
     """
 
     system: str

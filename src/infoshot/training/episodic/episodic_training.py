@@ -92,6 +92,20 @@ def run_episodes(
     DataError
         If there are too few classes or images, ``out`` holds a different run or another process
         writes to it, or the training diverges.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from infoshot.backbones import InputSpec
+    >>> from infoshot.images import open_dataset
+    >>> from infoshot.training import base_splits, load_training_images
+    >>> splits = base_splits(open_dataset("folder", Path("data")))
+    >>> images = load_training_images("folder", *splits, InputSpec(), n_workers=1)
+    >>> config = EpisodicConfig(
+    ...     backbone="conv4", system="protonet", n_way=2, n_query=2, epochs=1, episodes_per_epoch=2
+    ... )
+    >>> run_episodes(images, config, Path("runs/new"))[0].epoch
+    1
     """
     return run_training(
         lambda: EpisodicTraining(data, config, ranks, init),

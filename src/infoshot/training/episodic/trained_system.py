@@ -32,6 +32,13 @@ class TrainedSystem:
     digest
         The sha256 of everything that determines a prediction: weights of the backbone and of the
         head, name and settings of the system.
+
+    Examples
+    --------
+    >>> from infoshot.training import load_system
+    >>> system = load_system("runs/protonet")
+    >>> system.encode(torch.zeros(2, 3, 84, 84)).shape[0]
+    2
     """
 
     name: str
@@ -76,7 +83,13 @@ def read_images(backbone: Backbone, head: Head, images: Tensor) -> Tensor:
 
 
 def is_system(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is a checkpoint, or a training run, of a few-shot system."""
+    """Whether a folder is a checkpoint, or a training run, of a few-shot system.
+
+    Examples
+    --------
+    >>> is_system("runs/protonet"), is_system("runs/conv4")
+    (True, False)
+    """
     return bool(system_name(Path(folder)))
 
 
@@ -92,9 +105,9 @@ def load_system(folder: str | os.PathLike[str]) -> TrainedSystem:
 
     Examples
     --------
-    >>> system = load_system("runs/protonet")  # doctest: +SKIP
-    >>> system.name, system.encoder.backbone_name  # doctest: +SKIP
-    ('protonet', 'resnet18')
+    >>> system = load_system("runs/protonet")
+    >>> system.name, system.encoder.backbone_name
+    ('protonet', 'conv4')
     """
     encoder = load_checkpoint(Path(folder))
     stored = encoder.system
