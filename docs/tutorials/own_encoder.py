@@ -171,4 +171,4 @@ else:
 #
 # - [Choose an encoder](../encoders.md) lists those that have names, with sizes and licences.
 # - [Bring your own method and network](../extend.md) says how a package registers a name.
-# - [Train a network](../training.md) trains one instead.
+# - [Train a network and reproduce a table](train_network.py) trains one instead.
