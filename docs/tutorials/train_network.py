@@ -166,5 +166,5 @@ assert "5-shot: TIM-ADM is above SimpleShot and LaplacianShot" in held
 #
 # - [Train a network](../training.md) has data sets, recipes, all settings, and several GPUs.
 # - [Train few-shot systems](../systems.md) trains ProtoNet, FEAT, MAML and others.
-# - [Our report of the paper](../../results/reproduce/README.md) has the tables for mini-ImageNet and
-#   CUB.
+# - [Our report of the paper](../../results/reproduce/README.md) has the tables for mini-ImageNet
+#   and CUB.

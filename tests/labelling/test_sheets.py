@@ -6,7 +6,7 @@ import pytest
 
 from infoshot import DataError, labelling
 from infoshot.images.folders import find_examples
-from infoshot.labelling import add_labels, audit
+from infoshot.labelling import add_labels, audit, draw_audit
 from tests.labelling.commands import run as command
 
 NBSP, ZERO_WIDTH, COMPOSED, DECOMPOSED = "\u00a0", "\u200b", "\u00e9clair", "e\u0301clair"
@@ -163,3 +163,14 @@ def test_empty_cells_of_a_table_in_python_are_no_labels(run, photo):
 def test_labels_that_are_not_text_are_refused(run, photo):
     with pytest.raises(DataError, match=r"the class name .* contains the character"):
         add_labels(run, {photo("cat7"): "\ud800"})
+
+
+def test_labels_of_the_run_are_no_labels_of_a_person(run, tmp_path):
+    """A sheet of an audit and labels.csv hold predictions in the column of the labels."""
+    before, drawn = (run / "corrections.csv").read_bytes(), tmp_path / "audit.csv"
+    draw_audit(run, n=3, out=drawn)
+    with pytest.raises(DataError, match="this is the sheet of an audit, .* pass it to audit as"):
+        add_labels(run, drawn)
+    with pytest.raises(DataError, match="holds the labels of a run, not those of a person; pass a"):
+        add_labels(run, run / "labels.csv")
+    assert (run / "corrections.csv").read_bytes() == before

@@ -90,7 +90,9 @@ def read_given(
     Images, labels, and the places that they are from. Images without a label are left out.
     """
     if not isinstance(given, Mapping):
-        return read_labels(Path(given), known=classes, csv_safe=csv_safe)
+        labels = read_labels(Path(given), known=classes, csv_safe=csv_safe)
+        _check_sheet(Path(given))
+        return labels
     corrections = [
         (locate_image(str(path)), read_label(_text(label), classes), f"'{path}'")
         for path, label in given.items()
@@ -99,6 +101,21 @@ def read_given(
     if not corrections:
         raise InvalidArgumentError("corrections must hold at least one label; got none.")
     return corrections
+
+
+def _check_sheet(path: Path) -> None:
+    """Refuse sheets whose labels are those of the run, which nobody has checked."""
+    columns = read_csv(path, "path")[0].keys() if path.suffix.lower() == ".csv" else ()
+    if "truth" in columns:
+        raise DataError(
+            f"{path}: this is the sheet of an audit, whose column 'label' holds the labels of the "
+            "run; pass it to audit as answers=FILE."
+        )
+    if {"confidence", "status"} <= set(columns):
+        raise DataError(
+            f"{path}: holds the labels of a run, not those of a person; pass a sheet with the "
+            "columns path,label and only the images that you labelled."
+        )
 
 
 def match_corrections(

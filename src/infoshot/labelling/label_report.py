@@ -25,7 +25,7 @@ _PER_CLASS, _DOUBTFUL, _OUTLIERS, _NEXT = 8, 24, 24, 12
 _MOST_THUMBNAILS = 400
 _LINES, _BINS = 50, 10
 _ALIKE = 0.99  # cosine
-_KNOWN_POOLS = "On photos with known labels their mean missed the share of correct ones by"
+_IN_TESTS = "In tests the mean confidence differs from the share of correct labels by"
 _IMBALANCED = 3.0
 _MANY_OUTLIERS = 2.0  # times the expected share
 _LISTED = 5
@@ -103,10 +103,10 @@ def _trust(decision: Decision) -> list[Part]:
     else:
         sentences.append("No example can be held out to estimate the accuracy: too few are given.")
     sentences.append(
-        f"Confidences are calibrated on the held-out examples. {_KNOWN_POOLS} 6 points (five each)."
+        f"Confidences are calibrated on the held-out examples. {_IN_TESTS} 5 points (five each)."
         if held.enough
         else "Confidences come from the method and are not calibrated on your examples. With "
-        f"tim-auto: {_KNOWN_POOLS} 8 points (one example per class) or 4 points (five or more)."
+        f"tim-auto: {_IN_TESTS} 9 points (one example per class) or 4 points (five or more)."
     )
     known = [
         photo.confidence

@@ -86,8 +86,8 @@ class Target:
             )
         return (
             f"{self.n_images:,} of {self.n_candidates:,} labels can be expected to be at least "
-            f"{_percent(self.rate)} correct (with a probability of {self.certainty:.0%}; the "
-            f"expected value is {self.expected:.1%}), judged by {self.evidence.text()}."
+            f"{_percent(self.rate)} correct (with a probability of {_certainty(self.certainty)}; "
+            f"the expected value is {self.expected:.1%}), judged by {self.evidence.text()}."
         )
 
 
@@ -144,6 +144,10 @@ def weigh_exponents(evidence: Evidence) -> Tensor:
     """Return the posterior of the exponents, shape ``(exponent,)``."""
     own = log_likelihood(log_powers(evidence.probabilities), evidence.truth)
     return torch.softmax(own @ evidence.weights.double() + log_prior(), dim=0)
+
+
+def _certainty(share: float) -> str:
+    return "more than 99%" if share > 0.99 else f"{share:.0%}"
 
 
 def _percent(share: float) -> str:
