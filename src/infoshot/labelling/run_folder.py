@@ -95,12 +95,17 @@ def check_folder(out: Path, request: Request, *, force: bool) -> Corrections | N
     corrections = read_corrections(out, facts)
     if force:
         return corrections if before.same_images(request) else None
-    if before != _as_stored(request):
+    now, then = (dataclasses.asdict(each) for each in (_as_stored(request), before))
+    if now != then:
+        differing = ", ".join(name for name in now if now[name] != then[name])
         n = len(corrections.answers)
         fate = "kept" if before.same_images(request) else "lost"
         noun = "correction" if n == 1 else "corrections"
         what = f"; its {n} {noun} will be {fate}" if n else ""
-        raise DataError(f"{out}: contains another run; pass force=True to replace it{what}.")
+        raise DataError(
+            f"{out}: contains another run, with other values of {differing}; pass force=True to "
+            f"replace it{what}."
+        )
     return corrections
 
 

@@ -179,11 +179,11 @@ def label_table(
     classes, y_sup = table.labels[~unlabelled].unique(return_inverse=True)
     if len(classes) < 2:
         raise DataError(
-            f"labelled rows of at least two classes are needed; got {len(classes)} "
-            "(label -1 marks the unlabelled rows, every other label a class)."
+            f"labelled rows of at least two classes are needed; got {len(classes)} (label -1 marks "
+            "the unlabelled rows, in Parquet also an empty one, and every other label a class)."
         )
     if not len(rows):
-        raise DataError("there is nothing to label: no row has the label -1.")
+        raise DataError("there is nothing to label: no row has the label -1, or in Parquet an empty one.")
     few = few_queries(len(rows), len(classes))
     if few and chosen.expects_balance:
         warnings.warn(few, UserWarning, stacklevel=2)
