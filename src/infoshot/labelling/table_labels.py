@@ -183,7 +183,9 @@ def label_table(
             "the unlabelled rows, in Parquet also an empty one, and every other label a class)."
         )
     if not len(rows):
-        raise DataError("there is nothing to label: no row has the label -1, or in Parquet an empty one.")
+        raise DataError(
+            "there is nothing to label: no row has the label -1, or in Parquet an empty one."
+        )
     few = few_queries(len(rows), len(classes))
     if few and chosen.expects_balance:
         warnings.warn(few, UserWarning, stacklevel=2)
