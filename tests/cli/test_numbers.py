@@ -52,6 +52,11 @@ EXTRACT = (
     "--out",
     "{out}",
 )
+ON_RAY = {
+    "extract-shards": ("{images}/test", "--out", "{out}"),
+    "solve-shards": SHARDS,
+    "predict": ("{images}", "{images}/test", "--out", "{out}.csv"),
+}
 OPTIONS = [
     Option("bench", "--ways", (*WRONG_COUNTS, "1", HUGE, TOO_LONG), BENCH),
     Option("bench", "--shots", (*WRONG_COUNTS, HUGE, TOO_LONG), BENCH),
@@ -87,6 +92,15 @@ OPTIONS = [
     Option("audit", "--n", WRONG_COUNTS, ("{images}",)),
     Option("audit", "--seed", ("-1", "nan", TOO_LONG), ("{images}",)),
     Option("suggest", "--n", WRONG_COUNTS, ("{images}",)),
+    *(
+        Option(command, name, refused, (*others, "--engine", "ray"))
+        for command, others in ON_RAY.items()
+        for name, refused in (
+            ("--workers", (*WRONG_COUNTS, HUGE, TOO_LONG)),
+            ("--cpus-per-worker", (*WRONG_COUNTS, HUGE, TOO_LONG)),
+            ("--gpus-per-worker", (*NOT_FINITE, "1.5", "1e308")),
+        )
+    ),
     Option("review", "--port", (*WRONG_COUNTS, "65536", HUGE, TOO_LONG), ("{images}",)),
 ]  # fmt: skip
 

@@ -21,6 +21,7 @@ from infoshot.core.job_variables import job_size
 
 ENGINES = ("torchrun", "ray")
 _SECONDS = 5.0  # to reach a cluster
+_MOST = 1_000_000  # workers, or cores of one
 _OWN = ("auto", "local")  # addresses of Ray that are no host
 
 
@@ -54,8 +55,8 @@ class RayEngine:
 
     def __post_init__(self) -> None:
         if self.workers is not None:
-            checks.at_least("workers", self.workers, 1)
-        checks.at_least("cpus_per_worker", self.cpus_per_worker, 1)
+            checks.at_least("workers", self.workers, 1, _MOST)
+        checks.at_least("cpus_per_worker", self.cpus_per_worker, 1, _MOST)
         if self.gpus_per_worker is not None:
             checks.between("gpus_per_worker", self.gpus_per_worker, 0, 1)
 
