@@ -65,9 +65,17 @@ import infoshot
 
 settings = {"crop_area": 0.5, "jitter": 0.1, "flip": False, "val_tasks": 100}
 result = infoshot.train(
-    "folder", "letters", "conv4", "run", epochs=5, batch_size=16, lr=0.05,
-    settings=settings, device="cpu", progress=False,
-)  # fmt: skip
+    "folder",
+    "letters",
+    "conv4",
+    "run",
+    epochs=5,
+    batch_size=16,
+    lr=0.05,
+    settings=settings,
+    device="cpu",
+    progress=False,
+)
 for record in result.records:
     print(
         f"epoch {record.epoch}: loss {record.loss:.2f}, "
@@ -95,9 +103,14 @@ from infoshot.backbones import make_backbone
 
 torch.manual_seed(0)
 trained = infoshot.extract(
-    "folder", "letters", checkpoint="run", base_mean=True, out="letters.safetensors",
-    device="cpu", progress=False,
-)  # fmt: skip
+    "folder",
+    "letters",
+    checkpoint="run",
+    base_mean=True,
+    out="letters.safetensors",
+    device="cpu",
+    progress=False,
+)
 untrained = infoshot.extract(
     "folder", "letters", backbone=make_backbone("conv4"), device="cpu", progress=False
 )
@@ -119,9 +132,13 @@ assert accuracies["trained", 1] > accuracies["random weights", 1] + 20
 
 # %%
 report = infoshot.reproduce(
-    "report", features="letters.safetensors", only="table1", tasks=300, gradient_tasks=20,
+    "report",
+    features="letters.safetensors",
+    only="table1",
+    tasks=300,
+    gradient_tasks=20,
     progress=False,
-)  # fmt: skip
+)
 tables = Path("report/tables.md").read_text(encoding="utf-8").split("\n\n")
 number = next(n for n, part in enumerate(tables) if "run here on letters.safetensors" in part)
 print(tables[number + 1])
