@@ -86,10 +86,18 @@ for axis, name in zip(axes, names[2:6], strict=True):
     centres = np.arange(4) * 8 + 3.5
     axis.imshow(picture, alpha=0.5)
     axis.quiver(
-        *np.meshgrid(centres, centres), strength * np.cos(angle), strength * np.sin(angle),
-        angles="xy", pivot="mid", headwidth=0, headlength=0, headaxislength=0, color="C3",
-        scale=5, width=0.015,
-    )  # fmt: skip
+        *np.meshgrid(centres, centres),
+        strength * np.cos(angle),
+        strength * np.sin(angle),
+        angles="xy",
+        pivot="mid",
+        headwidth=0,
+        headlength=0,
+        headaxislength=0,
+        color="C3",
+        scale=5,
+        width=0.015,
+    )
     axis.axis("off")
 
 # %% [markdown]
