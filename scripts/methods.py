@@ -272,8 +272,17 @@ def _table(header: list[str], lines: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *lines))
 
 
-def _plain(rows: list[ResultRow]) -> object:
-    return json.loads(rows_to_json(rows))
+def _plain(rows: list[ResultRow]) -> list[object]:
+    parsed: list[object] = json.loads(rows_to_json(rows))
+    return parsed
+
+
+def _format(**parts: list[object]) -> str:
+    """Format lists of rows as JSON, with one row per line."""
+    texts = (
+        f'"{name}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]" for name, rows in parts.items()
+    )
+    return "{" + ", ".join(texts) + "}\n"
 
 
 def _stored(path: Path, part: str, names: Collection[str]) -> list[ResultRow]:
@@ -305,8 +314,7 @@ def main() -> None:
     rows = _stored(path, "accuracy", names)
     for row in accuracies(arguments.device, arguments.tasks, names):
         rows.append(row)
-        document = {"accuracy": _plain(rows), "time": _plain(timed)}
-        write_atomically(path, json.dumps(document, indent=1) + "\n")
+        write_atomically(path, _format(accuracy=_plain(rows), time=_plain(timed)))
     rows.sort(key=lambda row: list(METHODS).index(row.method))  # for the figures
     auto = _auto_cells(out / "tim_auto.json", rows, table, arguments, names)
     write_atomically(out / "methods.md", markdown(rows, timed, auto))
