@@ -115,7 +115,10 @@ class _Reporter:
     def __call__(self, phase: str, done: int, total: int | None) -> None:
         now = time.monotonic()
         if phase != self._phase or done == total or now - self._last >= _PAUSE:
-            self._queue.put((phase, done, total))
+            from ray.exceptions import RayError
+
+            with suppress(RayError):  # the node of the queue may be lost
+                self._queue.put((phase, done, total))
             self._phase, self._last = phase, now
 
 
@@ -167,9 +170,7 @@ class _Job:
             runs.append(actor.run.remote({**job, "RANK": str(rank)}, current_folder(), own))
         errors = self._wait(runs)
         if errors:
-            raise next(
-                (each for each in errors if not isinstance(each, LostProcessError)), errors[0]
-            )
+            raise min(errors, key=lambda error: isinstance(error, LostProcessError))
         result, found = self._ray.get(runs[0])
         repeat_warnings(found)
         return result  # type: ignore[no-any-return]
@@ -197,10 +198,12 @@ class _Job:
             for run in ended:
                 try:
                     self._ray.get(run)
-                except self._ray.exceptions.RayTaskError as error:
-                    errors.append(error.cause)
                 except self._ray.exceptions.RayError as error:
-                    errors.insert(0, _lost(error))  # the cause of those that others report
+                    cause = getattr(error, "cause", None) or error
+                    if isinstance(cause, self._ray.exceptions.RayError):
+                        errors.insert(0, _lost(cause))  # the cause of those that others report
+                    else:
+                        errors.append(cause)
             if errors and deadline == math.inf:
                 deadline = time.monotonic() + _SECONDS_TO_END
         return errors
