@@ -197,7 +197,7 @@ class _ShardSolve:
             sum_over_processes=ranks.sum,
             on_rows=self._advance,
         )
-        self._start_phase("solving", 2 * n_left * len(adm.queries))
+        self._start_phase("solving", 2 * n_left * len(adm.queries), "reads of rows")
         watched = task.sample(min(task.n_queries, _WATCHED)) if ranks.is_main else None
         start, first, written = time.perf_counter(), state.n_steps, None
         with ThreadPoolExecutor(1) as writer:  # writes a state while the next one is computed
@@ -325,9 +325,9 @@ class _ShardSolve:
             return read_parquet_counts(path, solve=key, n_rows=n_rows, n_classes=n_classes)
         return self.folder.read_counts(shard.name, solve=key, n_rows=n_rows, n_classes=n_classes)
 
-    def _start_phase(self, name: str, n_own_rows: int) -> None:
+    def _start_phase(self, name: str, n_own_rows: int, unit: str = "rows") -> None:
         # Only the main process reports; the others have about as many rows.
-        self.progress.start(name, n_own_rows * self.task.ranks.size, "rows")
+        self.progress.start(name, n_own_rows * self.task.ranks.size, unit)
 
     def _advance(self, n_own_rows: int) -> None:
         self.progress.advance(n_own_rows * self.task.ranks.size)
