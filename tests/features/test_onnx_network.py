@@ -1,6 +1,7 @@
 """Networks of the package by ONNX Runtime: the features of PyTorch, kept exports, the fallback."""
 
 import os
+import signal
 
 import numpy as np
 import onnx
@@ -179,6 +180,18 @@ def test_a_network_that_cannot_be_exported_runs_by_pytorch(monkeypatch, part):
     (line,) = lines.lines
     assert line == "encoding by PyTorch, which is slower: the export failed with RuntimeError"
     assert not kept_files()
+
+
+def test_an_interrupt_within_the_export_is_not_taken_for_its_failure(monkeypatch):
+    """The exporter turns it into another error; features of PyTorch must not follow."""
+
+    def interrupted(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise RuntimeError("KeyboardInterrupt: <EMPTY MESSAGE>")
+
+    monkeypatch.setattr(onnx_network, "_export", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        encode(make_encoder("conv4", "9" * 64), draw_crops(2, 40))
 
 
 def test_an_export_with_other_features_is_not_used(monkeypatch):

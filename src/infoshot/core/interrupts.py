@@ -52,6 +52,36 @@ def end_silently() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+class Deferred:
+    """A part of a command at whose end an interrupt is raised that came within it.
+
+    Within code of other languages an interrupt may appear as any other error, and be taken for it.
+
+    Examples
+    --------
+    >>> with Deferred():
+    ...     done = "without an interrupt nothing changes"
+    """
+
+    def __enter__(self) -> None:
+        self._came = False
+        self._is_on = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        try:
+            if self._is_on:
+                signal.signal(signal.SIGINT, self._note)
+        except ValueError:  # only the main thread handles signals
+            self._is_on = False
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_on:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._came:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+
+
 def _end(number: int, frame: FrameType | None) -> None:
     sys.stderr.write("Interrupted: stopped.\n")
     sys.stderr.flush()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from infoshot.backbones import Backbone, Encoder, InputSpec
 from infoshot.core.errors import DataError
+from infoshot.core.interrupts import Deferred
 from infoshot.core.parallel import map_chunks
 from infoshot.core.pixels import Pixels
 from infoshot.core.progress import SILENT, Progress
@@ -93,7 +94,8 @@ def _open_forward(
     if torch.device(device).type == "cpu" and is_exportable(backbone):
         try:
             backbone.to("cpu")
-            session = open_session(encoder, crop)
+            with Deferred():
+                session = open_session(encoder, crop)
         except NotExportedError as reason:
             progress.say(f"encoding by PyTorch, which is slower: {reason}")
         else:
