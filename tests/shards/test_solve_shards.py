@@ -137,6 +137,12 @@ def test_finished_solve_is_not_done_again(on_disk, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("part*")} == before
     assert summary.was_finished
     assert (out / "run.json").read_bytes() == facts
+    (out / "run.json").unlink()  # as if the process had been killed before its last file
+    again = solve_shards(on_disk.support, on_disk.queries, out, settings=settings)
+    assert not again.was_finished
+    assert {**json.loads((out / "run.json").read_text()), "seconds_per_step": 0} == {
+        **json.loads(facts), "seconds_per_step": 0,
+    }  # fmt: skip
 
 
 def test_progress_counts_the_rows_of_every_phase(on_disk, tmp_path):

@@ -114,6 +114,7 @@ def solve_task(
             record_writer(out)  # the main process has locked the folder by now
         state, seconds = solve.iterate(state)
         counts, n_labelled = solve.label_shards(state)
+        had_summary = task.ranks.broadcast_flag(solve.folder.has_summary())
         summary = ShardSummary(
             out=out,
             n_queries=task.n_queries,
@@ -123,9 +124,9 @@ def solve_task(
             counts=dict(zip(task.support.names, counts.tolist(), strict=True)),
             note=state.note,
             seconds_per_step=seconds,
-            was_finished=seconds is None and n_labelled == 0,
+            was_finished=seconds is None and n_labelled == 0 and had_summary,
         )
-        if is_main and not (summary.was_finished and solve.folder.has_summary()):
+        if is_main and not summary.was_finished:
             solve.write_summary(summary)
         if is_main:
             remove_copies(out / COPIES_NAME)
