@@ -42,11 +42,13 @@ def main() -> None:
 
 
 def write_quantised(path: Path, table: FeatureTable, bits: int, *, source_sha256: str) -> None:
-    """Write non-negative features with 8 or 4 bits per value."""
+    """Write non-negative features with 8 or 4 bits per value, and the base statistics."""
     quantised, how = _quantise(table.features.float(), bits)
     tensors = {**quantised, "labels": table.labels}
     if table.base_mean is not None:
         tensors["base_mean"] = table.base_mean.float()
+    if table.base_scatter is not None:
+        tensors["base_scatter"] = table.base_scatter.half()
     metadata = {
         **table.provenance,
         "class_names": json.dumps(list(table.class_names)),
