@@ -143,9 +143,9 @@ def _not_a_report(path: Path) -> DataError:
 
 def _counts(accuracies: Tensor, row: ResultRow) -> Tensor:
     """Return the number of correct queries of each task."""
-    n_queries = row.ways * row.queries
-    fitting = (d for d in _DTYPES if n_queries <= torch.iinfo(d).max)
-    return (accuracies.double() * n_queries).round().to(next(fitting))
+    counts = (accuracies.double() * row.ways * row.queries).round()
+    fitting = (dtype for dtype in _DTYPES if counts.max() <= torch.iinfo(dtype).max)
+    return counts.to(next(fitting))
 
 
 def _accuracies_from_counts(tensor: Tensor, row: ResultRow) -> Tensor:
