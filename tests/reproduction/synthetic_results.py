@@ -8,7 +8,8 @@ from infoshot.metrics import mean_interval
 from infoshot.reproduction.network_groups import Results
 from infoshot.reproduction.paper import ACCURACY_TABLES, SHIFTED, system_cells
 from infoshot.reproduction.paper_systems import SystemForm, recipe_of_run
-from infoshot.reproduction.report_cells import Plan, PlannedCell, Source
+from infoshot.reproduction.report_cells import Plan, PlannedCell
+from infoshot.reproduction.report_sources import FeatureFile, Source
 from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.reported_runs import SystemRun, serves
 from infoshot.tasks import TaskSpec
@@ -37,7 +38,8 @@ def make_results(folder, chosen, experiments=ACCURACY_TABLES):
     percent, or a reason why the cell did not run.
     """
     runs = [one for one in chosen if isinstance(one, SystemRun)]
-    store, planned = Store(folder, [one for one in chosen if one not in runs], runs), []
+    files = [FeatureFile(one) for one in chosen if one not in runs]
+    store, planned = Store(folder, files, runs), []
     for one, choose in chosen.items():
         origin = one.source if isinstance(one, SystemRun) else one
         for experiment in experiments:

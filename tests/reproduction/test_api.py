@@ -15,7 +15,7 @@ from infoshot.features import default_features_path, write_features
 from infoshot.metrics import mean_interval
 from infoshot.reproduction import measurements
 from infoshot.reproduction.api import reproduce
-from infoshot.reproduction.report_cells import read_sources
+from infoshot.reproduction.report_sources import read_sources
 from infoshot.solvers import METHODS, Method
 
 COMMITTED = Path(__file__).parents[2] / "results" / "reproduce"
@@ -342,19 +342,6 @@ def test_a_report_can_be_extended_by_more_files(tmp_path, monkeypatch):
     calls.clear()
     reproduce(tmp_path / "r", features=[renamed, second], only="table1", **SMALL)
     assert not calls  # the content identifies a file
-
-
-def test_stored_results_of_files_that_are_not_given_are_not_lost(tmp_path):
-    first, second = _networks(tmp_path, 2, dataset="cub", backbone="resnet18")
-    reproduce(tmp_path / "r", features=[first, second], only="table1", **SMALL)
-    content = (tmp_path / "r" / "results.json").read_bytes()
-    with pytest.raises(DataError) as caught:
-        reproduce(tmp_path / "r", features=second, only="table1", **SMALL)
-    assert str(caught.value).endswith(
-        "holds results of features that are not given (cub-0.safetensors), so it is not "
-        "overwritten; pass these files too, or another folder as out=DIR."
-    )
-    assert (tmp_path / "r" / "results.json").read_bytes() == content
 
 
 def test_a_file_counts_once(tmp_path, features, no_work):

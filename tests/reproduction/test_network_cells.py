@@ -26,8 +26,8 @@ from infoshot.reproduction.report_cells import (
     dataset_of,
     network_of,
     plan_cells,
-    read_sources,
 )
+from infoshot.reproduction.report_sources import describe_file, read_sources
 from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.whole_network import Network, network_identity
 from infoshot.tasks import TaskSpec
@@ -128,7 +128,7 @@ def test_tasks_of_another_kind_of_device_are_computed_again(root):
 def test_a_stored_cell_is_continued_or_kept(root, tmp_path, monkeypatch):
     network = _network(root)
     features = read_sources([network.extract(tmp_path)], [], [])
-    store = Store(tmp_path, [source for source, _ in features])
+    store = Store(tmp_path, [describe_file(*one) for one in features])
     drawn, image_tasks = [], whole_network.image_tasks
 
     def count(crops, split, spec, tasks):

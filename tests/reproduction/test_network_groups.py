@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infoshot.reproduction.network_groups import group_sources, measure
-from infoshot.reproduction.report_cells import Source
+from infoshot.reproduction.report_sources import Source
 from tests.reproduction.synthetic_results import make_results, source
 
 

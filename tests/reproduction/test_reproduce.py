@@ -254,6 +254,7 @@ def _bad(tmp_path):
         "table1",
         *SMALL,
     )
+    (tmp_path / "other").mkdir()
     (tmp_path / "file").touch()
     nan = tmp_path / "nan.npz"
     np.savez(nan, features=np.full((40, 4), np.nan), labels=np.repeat(np.arange(5), 8))
@@ -261,7 +262,8 @@ def _bad(tmp_path):
         "four classes": (("--features", _table_of(tmp_path / "four.safetensors", 4)), "four.safetensors: the paper's tasks have 5 classes; got 4."),
         "few images": (("--features", _table_of(tmp_path / "few.safetensors", 6, 12)), "few.safetensors: 1-shot tasks of the paper need 16 rows of every class; '0' has 12."),
         "not finite": (("--features", nan), "nan"),
-        "other features": (("--out", taken), "holds results of features that are not given (own.safetensors)"),
+        "maybe the same network": (("--features", _table_of(tmp_path / "other" / "own.safetensors", 7), "--out", taken), "holds results of another own.safetensors, which may be of the same network as own.safetensors, because one of them does not record its weights; pass both files, or --out DIR for another report."),
+        "a name without a file": (("--out", taken, "--dataset", "cub"), "dataset must have one name for each feature file; got 1 for 0."),
         "no folder": (("--out", tmp_path / "file"), "this folder cannot be created"),
         "no tasks": (("--gradient-tasks", "0"), "tasks must be a whole number of at least 1; got 0"),
         "unknown method": (("--methods", "tim-adn"), "Unknown method 'tim-adn'. Did you mean 'tim-adm'?"),

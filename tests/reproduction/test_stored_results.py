@@ -11,6 +11,7 @@ from infoshot import FeatureTable
 from infoshot.features import write_features
 from infoshot.reproduction import measurements
 from infoshot.reproduction.api import reproduce
+from infoshot.reproduction.report_store import Store
 
 SMALL = {"tasks": 20, "gradient_tasks": 1}
 
@@ -66,7 +67,7 @@ def test_reports_of_earlier_versions_hold_accuracies(features, tmp_path, monkeyp
     path = tmp_path / "r" / "accuracies.safetensors"
     first = reproduce(tmp_path / "r", features=features, only=["table1", "table3"], **SMALL)
     counts = load_file(path)
-    assert {tensor.dtype for tensor in counts.values()} == {torch.uint8, torch.int16}
+    assert {tensor.dtype for tensor in counts.values()} == {torch.uint8}
     rows = json.loads((tmp_path / "r" / "results.json").read_text())["rows"]
     n_queries = {row["key"]: row["ways"] * row["queries"] for row in rows}
     save_file({key: tensor / n_queries[key] for key, tensor in counts.items()}, path)
@@ -74,3 +75,19 @@ def test_reports_of_earlier_versions_hold_accuracies(features, tmp_path, monkeyp
     again = reproduce(tmp_path / "r", features=features, only=["table1", "table3"], **SMALL)
     assert [row.mean for row in again.rows] == [row.mean for row in first.rows]
     assert all(map(torch.equal, again.accuracies, first.accuracies))
+
+
+def test_counts_take_as_few_bytes_as_they_need(features, tmp_path):
+    """20-way tasks have 300 queries, but 8 bits are enough where at most 255 are right."""
+    (row, *_) = reproduce(tmp_path / "r", features=features, only="table3", **SMALL).rows
+    few, many = torch.tensor([0.0, 255 / 300]), torch.tensor([0.0, 256 / 300, 1.0])
+    store = Store(tmp_path, ())
+    store.add("few", dataclasses.replace(row, ways=20), few)
+    store.add("many", dataclasses.replace(row, ways=20), many)
+    counts = load_file(tmp_path / "accuracies.safetensors")
+    assert torch.equal(counts["few"], torch.tensor([0, 255], dtype=torch.uint8))
+    assert torch.equal(counts["many"], torch.tensor([0, 256, 300], dtype=torch.int16))
+    again = Store(tmp_path, ())
+    again.read()
+    assert torch.equal(again.accuracies["few"], few)
+    assert torch.equal(again.accuracies["many"], many)

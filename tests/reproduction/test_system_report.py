@@ -22,8 +22,9 @@ from infoshot.reproduction.coverage import cover
 from infoshot.reproduction.paper import ACCURACY_TABLES, published_rows, recipe_cells
 from infoshot.reproduction.paper_systems import SYSTEMS_OF_PAPER, has_own_training
 from infoshot.reproduction.paper_tables import paper_table
-from infoshot.reproduction.report_cells import Plan, read_sources
+from infoshot.reproduction.report_cells import Plan
 from infoshot.reproduction.report_files import Report
+from infoshot.reproduction.report_sources import read_sources
 from infoshot.reproduction.table_formats import as_page_table, paper_table_to_latex
 from infoshot.solvers import METHODS
 from infoshot.training.episodic.registry import SYSTEMS, make_head

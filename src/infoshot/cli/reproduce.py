@@ -22,7 +22,9 @@ def reproduce(
         list[Path] | None,
         typer.Option(
             help="Feature file; may be repeated. Files of one data set and backbone are networks "
-            "trained with different seeds: tables show their mean. Default: the embedded one."
+            "trained with different seeds: tables show their mean. Stored results of files that "
+            "are not given are shown. Default: the embedded file, or none if the report has "
+            "results of others only."
         ),
     ] = None,
     dataset: Annotated[
@@ -111,10 +113,10 @@ def reproduce(
     queries of every task) and the figures. Rerun the command to resume an interrupted run, on any
     device; stored numbers of at least as many tasks are kept. With --checkpoint and --root the rows
     over the whole network run too; without --features everything runs on features extracted from
-    these images. Stored rows over the whole network are shown without the network and the images,
-    if the feature file records them. With --system and --root, systems that train their own network
-    fill their rows, also of stored results later. The last line says how many numbers of Tables 1
-    to 4 were measured.
+    these images. With --system and --root, systems that train their own network fill their rows.
+    Later calls show stored results without feature files, systems, networks and images, and compute
+    what is missing for those that are given. The last line says how many numbers of Tables 1 to 4
+    were measured.
 
     Example: infoshot reproduce --features mine.safetensors --out report
     """

@@ -1,5 +1,6 @@
 """``reproduce``: every table and figure of the TIM paper on any features, as a report."""
 
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from infoshot.core.errors import InvalidArgumentError
 from infoshot.core.outputs import check_outputs
 from infoshot.core.progress import Progress, ProgressLike, open_progress
 from infoshot.core.types import ResultRow
-from infoshot.features import default_features_path
+from infoshot.features import default_features_path, digest
 from infoshot.reproduction.coverage import Coverage, cover
 from infoshot.reproduction.family_findings import check_families
 from infoshot.reproduction.findings import Finding, check_findings
@@ -32,19 +33,23 @@ from infoshot.reproduction.paper import (
     published_rows,
 )
 from infoshot.reproduction.report_cells import (
-    Loaded,
     Plan,
     PlannedCell,
-    Source,
     check_images,
     check_networks,
     dataset_of,
     network_of,
     plan_cells,
-    read_sources,
+    plan_stored_cells,
 )
 from infoshot.reproduction.report_files import Report
-from infoshot.reproduction.report_store import Store
+from infoshot.reproduction.report_sources import (
+    FeatureFile,
+    Loaded,
+    describe_file,
+    read_sources,
+)
+from infoshot.reproduction.report_store import Store, stored_files
 from infoshot.reproduction.reported_runs import plan_systems
 from infoshot.reproduction.system_scores import NO_TRIALS, Trials
 from infoshot.reproduction.system_trials import SystemLike, Trial, find_trials, open_systems
@@ -132,10 +137,11 @@ def reproduce(
     out
         Folder of the report.
     features
-        One or several feature files; default: the one that comes with the package. Files of the
-        same data set and backbone are networks trained with different seeds: tables show their
-        mean. A report in ``out`` can be extended by more files; it must be called with all files
-        whose results it holds.
+        One or several feature files. Files of the same data set and backbone are networks trained
+        with different seeds: tables show their mean. A report in ``out`` can be extended by more
+        files. It shows its stored results of files that are not given, but computes nothing new
+        for them. Default: the file that comes with the package, or none if ``out`` holds results of
+        other files only. Run times and the figure are measured on the first file given.
     dataset
         Data set of each feature file: ``mini-imagenet``, ``tiered-imagenet``, ``cub``,
         ``mini-to-cub`` (CUB with a network trained on mini-ImageNet) or ``folder``. Default: what
@@ -198,7 +204,7 @@ def reproduce(
         If an argument has a value that is not allowed.
     DataError
         If a file cannot be read, the tasks cannot be drawn from it, or ``out`` holds results of
-        features that are not given.
+        another file that has the same network, or may have it.
 
     Examples
     --------
@@ -234,26 +240,26 @@ def reproduce(
         base_root=base_root,
         base_dataset=base_dataset,
     )
-    _check_names(len(paths) or len(pairs) or 1, *names)
+    folder = Path(out)
     if not paths and not pairs:
-        paths = [default_features_path()]
+        paths = _default_features(folder)
+    _check_names(len(paths) or len(pairs), *names)
     given = read_sources(paths, *names)
-    _check_different([source for source, _ in given])
+    _check_different(_describe(given))
     networks = _open_networks(pairs, (base_root, base_dataset), given, names, device)
     for network, (_, of_network) in zip(networks, pairs, strict=True):
         check_images(plan, network, of_network)
     check_networks(given, networks)
     planned = plan_cells(plan, given, networks)
-    folder = Path(out)
     trials = find_trials(plan, named, roots, folder) if named else []
     make_folder(folder)
     check_outputs(paths, [folder / "results.json"])
     with open_progress(progress) as bar, sole_writer(folder):
-        if not given:
+        if networks and not given:
             extracted = [network.extract(folder, bar) for network in networks]
             given = read_sources(extracted, (), names[1])
             planned = plan_cells(plan, given, networks)
-        store = Store(folder, [source for source, _ in given], [trial.run for trial in trials])
+        store = Store(folder, _describe(given), [trial.run for trial in trials])
         return _compute(plan, planned, given, networks, trials, store, bar)
 
 
@@ -268,16 +274,20 @@ def _compute(
 ) -> Reproduction:
     """Compute what the folder does not have yet, and write the report."""
     store.read()
+    missing = [file for file in store.files if not store.is_given(file.source)]
+    planned = [*planned, *plan_stored_cells(plan, missing, store.rows)]
     at_hand = Trials(trials, store.folder / "cache") if trials else NO_TRIALS
     if store.systems:
         planned = [*planned, *plan_systems(plan, store.systems, at_hand)]
     run_cells(planned, features, store, networks=networks, trials=at_hand, progress=bar)
-    first_table = features[0][1]
-    network = network_of(first_table, networks)
-    if "table5" in plan.experiments:
-        add_run_times(plan, store, first_table, network, bar)
-    if "figure1" in plan.experiments:
-        add_convergence(plan, store, first_table, network, bar)
+    if features:
+        table = features[0][1]
+        network = network_of(table, networks)
+        if "table5" in plan.experiments:
+            add_run_times(plan, store, table, network, bar)
+        if "figure1" in plan.experiments:
+            add_convergence(plan, store, table, network, bar)
+    store.write()  # names and files may be new, even if no number is
     results = Results(planned, store)
     times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
     families = check_families(results) if results.systems else ()
@@ -338,16 +348,30 @@ def _check_names(n_files: int, datasets: Sequence[str], backbones: Sequence[str]
                 raise InvalidArgumentError(checks.unknown_name(argument, name, known))
 
 
-def _check_different(sources: Sequence[Source]) -> None:
-    """Raise if a file is given twice: it would count as two networks."""
-    names: dict[str, str] = {}
-    for source in sources:
-        if source.digest in names:
+def _default_features(folder: Path) -> list[Path]:
+    """Return the embedded file; none if a report has results of other files only."""
+    path, stored = default_features_path(), stored_files(folder)
+    is_used = not stored or digest(path) in {file.source.digest for file in stored}
+    return [path] if is_used else []
+
+
+def _describe(given: Sequence[Loaded]) -> list[FeatureFile]:
+    return [describe_file(source, table) for source, table in given]
+
+
+def _check_different(files: Sequence[FeatureFile]) -> None:
+    """Raise if a network is given twice: it would count as two."""
+    for first, second in itertools.combinations(files, 2):
+        names = f"'{first.source.name}' and '{second.source.name}'"
+        if first.source.digest == second.source.digest:
             raise InvalidArgumentError(
-                "features must be different files; "
-                f"got '{names[source.digest]}' and '{source.name}' with the same content."
+                f"features must be different files; got {names} with the same content."
             )
-        names[source.digest] = source.name
+        if first.source.group == second.source.group and first.has_network_of(second):
+            raise InvalidArgumentError(
+                f"features must be of different networks; got {names} with the same weights and "
+                "images."
+            )
 
 
 def _network_pairs(

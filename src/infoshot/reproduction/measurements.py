@@ -24,7 +24,8 @@ from infoshot.reproduction.ent_min import EntMin
 from infoshot.reproduction.finetune import FineTuning
 from infoshot.reproduction.paper import ENT_MIN, EXPERIMENTS, WHOLE_NETWORK, has_published
 from infoshot.reproduction.paper_systems import SystemForm
-from infoshot.reproduction.report_cells import Loaded, Plan, PlannedCell, network_of
+from infoshot.reproduction.report_cells import Plan, PlannedCell, network_of
+from infoshot.reproduction.report_sources import Loaded
 from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.score_parts import Scores
 from infoshot.reproduction.system_scores import NO_TRIALS, Trials

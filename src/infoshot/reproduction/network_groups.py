@@ -25,7 +25,8 @@ from infoshot.reproduction.paper import (
     Setting,
 )
 from infoshot.reproduction.paper_systems import PLAIN, has_own_training
-from infoshot.reproduction.report_cells import PlannedCell, Source
+from infoshot.reproduction.report_cells import PlannedCell
+from infoshot.reproduction.report_sources import Source
 from infoshot.reproduction.report_store import Store
 
 
@@ -64,14 +65,11 @@ class Group:
 def group_sources(sources: Iterable[Source]) -> tuple[Group, ...]:
     """Group sources of the same data set, backbone and recipe, in the order of their first one.
 
-    A file of own images, or without a data set or a backbone, is a group of its own: nothing says
-    that it can be compared with another one.
+    A file of own images, or without a data set or a backbone, is a group of its own.
     """
     members: dict[tuple[str, ...], list[Source]] = {}
     for source in sources:
-        comparable = source.dataset and source.backbone and source.dataset != OWN_IMAGES
-        what = (source.dataset, source.backbone, source.recipe)
-        members.setdefault(what if comparable else (source.digest,), []).append(source)
+        members.setdefault(source.group, []).append(source)
     return tuple(
         Group(found[0].dataset, found[0].backbone, tuple(found), found[0].recipe)
         for found in members.values()

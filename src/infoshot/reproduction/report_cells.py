@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ from torch import Tensor
 from infoshot.backbones import Encoder
 from infoshot.benchmark import Protocol
 from infoshot.core.errors import DataError
-from infoshot.core.text import escape_name
-from infoshot.core.types import FeatureTable
-from infoshot.features import choose_preparation, digest, read_features
+from infoshot.core.types import FeatureTable, Preparation
+from infoshot.features import choose_preparation, digest
 from infoshot.images import ImageSplit
 from infoshot.reproduction.adaptation import Adaptation
 from infoshot.reproduction.paper import (
@@ -30,16 +29,11 @@ from infoshot.reproduction.paper import (
     SHIFTED,
     Cell,
     cells,
-    comparable_dataset,
     recipe_cells,
 )
-from infoshot.reproduction.paper_systems import PLAIN, SystemForm, has_own_training
-from infoshot.reproduction.whole_network import (
-    NO_BASE_MEAN,
-    Network,
-    fine_tuning,
-    network_identity,
-)
+from infoshot.reproduction.paper_systems import SystemForm, has_own_training
+from infoshot.reproduction.report_sources import FeatureFile, Loaded, Source, describe_file
+from infoshot.reproduction.whole_network import Network, fine_tuning, network_identity
 from infoshot.solvers import Method, Solver
 from infoshot.tasks import TaskSpec
 
@@ -49,66 +43,6 @@ NEEDS_IMAGES_OF_SYSTEM = "needs the trained system and images (systems and root)
 _GRADIENT = frozenset({"baseline", "baseline++", "baseline-sgd", "baseline++-sgd", "neg-cosine"})
 _MANY_STEPS = 500
 _MAP_TASKS = 1000  # at least, for systems that read feature maps
-
-
-@dataclass(frozen=True)
-class Source:
-    """What numbers come from: a feature file, or a trained system with images.
-
-    Attributes
-    ----------
-    name
-        The name of the file, or of the folder of the training run.
-    digest
-        Identifies its content.
-    dataset, backbone
-        Empty where they are unknown.
-    recipe
-        How the training of the network differs from plain base training.
-    images
-        The sha256 of the images; empty if unknown. Sources of the same images have the same tasks.
-    """
-
-    name: str
-    digest: str
-    dataset: str
-    backbone: str
-    recipe: str = PLAIN  # reports of earlier versions lack the fields from here on
-    images: str = ""
-
-
-Loaded = tuple[Source, FeatureTable]
-
-
-def read_sources(
-    paths: Sequence[Path], datasets: Sequence[str], backbones: Sequence[str]
-) -> list[Loaded]:
-    """Read feature files.
-
-    ``datasets`` and ``backbones`` have one name per file, or are empty: then the provenance in the
-    file decides.
-    """
-    loaded = []
-    names = short_names(paths)
-    for number, path in enumerate(paths):
-        table = read_features(path)
-        about = table.provenance
-        recorded = comparable_dataset(about.get("dataset", ""), about.get("trained_on", ""))
-        dataset = datasets[number] if datasets else recorded
-        backbone = backbones[number] if backbones else about.get("backbone", "")
-        recipe, images = about.get("recipe", PLAIN), about.get("split_sha256", "")
-        source = Source(names[number], digest(path), dataset, backbone, recipe, images)
-        loaded.append((source, table))
-    return loaded
-
-
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """Return file names, with as many folders as distinguish them."""
-    for n_parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
-        names = [escape_name(str(Path(*path.parts[-n_parts:]))) for path in paths]
-        if len(set(names)) == len(paths):
-            break
-    return names if paths else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +71,12 @@ class Plan:
         if source is not None and has_own_training(source.recipe):
             return recipe_cells(experiment, source.recipe, self.methods)
         return cells(experiment, self.methods)
+
+    def cells_of(self, source: Source) -> Iterator[Cell]:
+        """Yield the cells of a feature file: Table 2 has those of the shifted data set only."""
+        for experiment in self.experiments:
+            if (experiment == "table2") == (source.dataset == SHIFTED):
+                yield from self.cells(experiment, source)
 
     def protocol(self, cell: Cell) -> Protocol:
         """Return how a cell is evaluated."""
@@ -181,16 +121,43 @@ def plan_cells(
     """
     planned = []
     for source, table in features:
-        network = network_of(table, networks)
-        for experiment in plan.experiments:
-            if (experiment == "table2") != (source.dataset == SHIFTED):
-                continue
-            for cell in plan.cells(experiment, source):
-                if cell.over_network:
-                    planned.append(_plan_network_cell(plan, cell, source, table, network))
-                else:
-                    planned.append(_plan_cell(plan, cell, source, table))
+        network, file = network_of(table, networks), describe_file(source, table)
+        for cell in plan.cells_of(source):
+            if cell.over_network:
+                planned.append(_plan_network_cell(plan, cell, source, table, network))
+            else:
+                planned.append(_plan_cell(plan, cell, file, table))
     return planned
+
+
+def plan_stored_cells(
+    plan: Plan, files: Sequence[FeatureFile], stored: Container[str]
+) -> list[PlannedCell]:
+    """Plan the cells of feature files that are not given: they only show what is stored.
+
+    ``stored`` are the keys of all results of the report.
+    """
+    planned = []
+    for file in files:
+        for cell in plan.cells_of(file.source):
+            protocol = plan.protocol(cell)
+            keys = (key for key in _possible_keys(protocol, cell, file) if key in stored)
+            needed = f"needs the feature file {file.source.name}"
+            reason = NEEDS_IMAGES if cell.over_network else _what_is_missing(cell, file) or needed
+            planned.append(PlannedCell(cell, file.source, protocol, next(keys, ""), reason))
+    return planned
+
+
+def _possible_keys(protocol: Protocol, cell: Cell, file: FeatureFile) -> Iterator[str]:
+    """Yield the keys that a cell may have: whether features are whitened depends on the file."""
+    if cell.over_network:
+        if file.network:
+            yield _network_key(protocol, file.network, fine_tuning(cell))
+        return
+    method = cell.method()
+    yield _cell_key(protocol, file.source, method, method.preparation)
+    if method.preparation == "whitened":
+        yield _cell_key(protocol, file.source, method, "l2")
 
 
 def network_of(table: FeatureTable, networks: Sequence[Network]) -> Network | None:
@@ -260,22 +227,25 @@ def _plan_network_cell(
     return PlannedCell(cell, source, protocol, key, reason)
 
 
-def _plan_cell(plan: Plan, cell: Cell, source: Source, table: FeatureTable) -> PlannedCell:
+def _plan_cell(plan: Plan, cell: Cell, file: FeatureFile, table: FeatureTable) -> PlannedCell:
     method, protocol = cell.method(), plan.protocol(cell)
     preparation = choose_preparation(table, method.preparation)
-    what = (method.name, preparation, method.solver.provenance(), *_code(method.solver))
-    key = _cell_key(protocol, source.digest, *what)
-    reason = ""
-    n_classes = len(table.labels[table.labels >= 0].unique())
-    if method.preparation == "centred-l2" and table.base_mean is None:
-        reason = table.provenance.get(NO_BASE_MEAN, "the feature file has no base_mean")
-    elif cell.ways > max(5, n_classes):
-        reason = f"{cell.ways} classes are needed, there are {n_classes}"
-    else:
+    key = _cell_key(protocol, file.source, method, preparation)
+    reason = _what_is_missing(cell, file)
+    if not reason:
         labels = table.labels[table.labels >= 0]
-        _check_samples(source.name, "rows", labels, table.class_names, protocol.spec)
+        _check_samples(file.source.name, "rows", labels, table.class_names, protocol.spec)
         protocol.validate(table, method)
-    return PlannedCell(cell, source, protocol, key, reason)
+    return PlannedCell(cell, file.source, protocol, key, reason)
+
+
+def _what_is_missing(cell: Cell, file: FeatureFile) -> str:
+    """Return why a file does not allow a cell; empty if it does, or if that is unknown."""
+    if cell.method().preparation == "centred-l2" and file.no_base_mean:
+        return file.no_base_mean
+    if file.n_classes and cell.ways > max(5, file.n_classes):
+        return f"{cell.ways} classes are needed, there are {file.n_classes}"
+    return ""
 
 
 def _check_samples(
@@ -297,14 +267,15 @@ def _check_samples(
         )
 
 
-def _cell_key(protocol: Protocol, *what: Any) -> str:  # noqa: ANN401 - any plain value
+def _cell_key(protocol: Protocol, source: Source, method: Method, preparation: Preparation) -> str:
     """Return the digest of everything the tasks of a cell depend on.
 
     The number of tasks is not part of it: a result with at least as many is shown, one with fewer
     is replaced. The device is not either: a report may be extended where the GPU of its results is
     not.
     """
-    return _digest(*what, _task(protocol), str(protocol.dtype))
+    what = (method.name, preparation, method.solver.provenance(), *_code(method.solver))
+    return _digest(source.digest, *what, _task(protocol), str(protocol.dtype))
 
 
 def _network_key(protocol: Protocol, network: Sequence[str], setting: Adaptation) -> str:

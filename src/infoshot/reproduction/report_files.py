@@ -18,6 +18,7 @@ from infoshot.reproduction.network_groups import Group, Results
 from infoshot.reproduction.paper import ACCURACY_TABLES, DATASETS, EXPERIMENTS, QUERIES
 from infoshot.reproduction.paper_tables import PaperTable, paper_table
 from infoshot.reproduction.report_cells import Plan
+from infoshot.reproduction.report_sources import Source
 from infoshot.reproduction.report_store import Store
 from infoshot.reproduction.report_tables import (
     backbone_table,
@@ -212,7 +213,8 @@ class Report:
         if name == "figure1":
             return Section(title, [figure] if figure else [Text(["Not run."])])
         if name == "table5":
-            return Section(title, [time_table(self._store.extra.get("run_times", []))])
+            times = self._store.extra.get("run_times", [])
+            return Section(title, [time_table(times) if times else Text(["Not run."])])
         parts: list[Part] = [as_page_table(self._tables[name])]
         for group in self._results.groups:
             tables = self._group_tables(name, group)
@@ -280,14 +282,18 @@ def _environment(plan: Plan, store: Store) -> Section:
     computed_on = Counter(map(_machine, store.rows.values()))
     row = next(iter(store.rows.values()), None)
     known = [] if row is None else [[key, str(value)] for key, value in row.environment.items()]
-    features = [
-        ["features", f"{source.name} (sha256 {source.digest[:16]}...)"] for source in store.sources
-    ]
+    features = [["features", _describe(file.source, store)] for file in store.files]
     features.append(["tasks", f"{QUERIES} queries per class, seed {plan.seed}"])
     if len(computed_on) > 1:
         parts = [f"{machine}: {n_rows:,} numbers" for machine, n_rows in computed_on.items()]
         features.append(["computed on", "; ".join([*parts, "the first of them below"])])
     return Section("Environment", [Table(["", ""], [*features, *known], "Environment of the run")])
+
+
+def _describe(source: Source, store: Store) -> str:
+    """Return name and digest of a feature file, and whether it was not given."""
+    remark = "" if store.is_given(source) else "; not given, stored results"
+    return f"{source.name} (sha256 {source.digest[:16]}...{remark})"
 
 
 def _machine(row: ResultRow) -> str:

@@ -16,9 +16,9 @@ from infoshot.reproduction.report_cells import (
     NEEDS_IMAGES_OF_SYSTEM,
     Plan,
     PlannedCell,
-    Source,
     system_key,
 )
+from infoshot.reproduction.report_sources import Source
 
 
 @dataclass(frozen=True)

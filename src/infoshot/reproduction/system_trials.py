@@ -27,7 +27,8 @@ from infoshot.reproduction.paper_systems import (
     recipe_of_run,
     with_queries,
 )
-from infoshot.reproduction.report_cells import Plan, Source, check_split, short_names
+from infoshot.reproduction.report_cells import Plan, check_split
+from infoshot.reproduction.report_sources import Source, short_names
 from infoshot.reproduction.report_store import stored_systems
 from infoshot.reproduction.reported_runs import SystemRun, plan_systems, run_digest
 from infoshot.training.episodic.registry import SYSTEMS
