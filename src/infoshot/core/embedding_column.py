@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from infoshot.core.arrow_views import view_as_numpy
 from infoshot.core.errors import DataError
 from infoshot.core.text import visible
 
@@ -75,8 +76,7 @@ class EmbeddingFile:
         first = 0
         for batch in read_batches(self.name, self.file, [self.column], size):
             numbers = view_rows(self.name, self.column, batch.column(0), self.dim, first)
-            values: NDArray[Any] = numbers.to_numpy(zero_copy_only=True)
-            yield values.reshape(batch.num_rows, self.dim)
+            yield view_as_numpy(numbers).reshape(batch.num_rows, self.dim)
             first += batch.num_rows
         if first != self.n_rows:
             raise damaged(self.name, f"{first:,} rows instead of {self.n_rows:,}")
@@ -187,7 +187,7 @@ def has_embeddings(name: str, source: BinaryIO) -> bool:
 def open_parquet(
     name: str, source: BinaryIO, texts: Sequence[str] | None = None
 ) -> "pq.ParquetFile":
-    """Open a Parquet file; the columns ``texts`` are read as dictionaries, so repeats are small.
+    """Open a Parquet file; the columns ``texts`` are read as dictionaries.
 
     Raises
     ------
@@ -202,9 +202,13 @@ def open_parquet(
 
 
 def read_batches(
-    name: str, file: "pq.ParquetFile", columns: Sequence[str], size: int
+    name: str,
+    file: "pq.ParquetFile",
+    columns: Sequence[str],
+    size: int,
+    groups: Sequence[int] | None = None,
 ) -> Iterator["pa.RecordBatch"]:
-    """Read columns of a file in batches of at most ``size`` rows.
+    """Read columns of a file, or of some of its row groups, in batches of at most ``size`` rows.
 
     Raises
     ------
@@ -212,7 +216,7 @@ def read_batches(
         If the file is damaged.
     """
     with parquet_errors(name):
-        batches = file.iter_batches(batch_size=size, columns=[*columns], use_threads=False)
+        batches = file.iter_batches(size, groups, columns=[*columns], use_threads=False)
     while True:
         with parquet_errors(name):
             batch = next(batches, None)
@@ -332,8 +336,8 @@ def _lengths(rows: "pa.Array") -> NDArray[Any]:
     """Return the number of values of each row; no row is null."""
     import pyarrow.compute as pc
 
-    return np.asarray(pc.list_value_length(rows).to_numpy(zero_copy_only=False))
+    return view_as_numpy(pc.list_value_length(rows))
 
 
 def _first_null(values: "pa.Array") -> int:
-    return int(np.asarray(values.is_null().to_numpy(zero_copy_only=False)).argmax())
+    return int(values.is_null().index(True).as_py())
