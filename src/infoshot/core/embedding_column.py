@@ -5,7 +5,7 @@ read in batches, whatever the size of the row groups. Arrow's arrays are viewed 
 copy. What the file declares is compared with its size before any row is read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -259,10 +259,7 @@ def damaged(name: str, reason: str) -> DataError:
 
 def is_embedding(kind: "pa.DataType") -> bool:
     """Whether a type is a list of floating-point numbers."""
-    import pyarrow as pa
-
-    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(check(kind) for check in checks) and str(kind.value_type) in _FLOATS
+    return _is_list(kind, lambda values: str(values) in _FLOATS)
 
 
 def list_columns(names: Sequence[str]) -> str:
@@ -285,10 +282,10 @@ def choose_column(name: str, schema: "pa.Schema", column: str | None) -> str:
         if len(found) != 1:
             what = f"the columns {list_columns(found)} all hold" if found else "no column holds"
             these = "" if found else f" (columns: {list_columns(schema.names)})"
-            raise DataError(
-                f"{name}: {what} lists of floating-point numbers{these}; pass column=NAME of the "
-                "embeddings."
+            advice = (None if found else _advise_on_integers(schema)) or (
+                "pass column=NAME of the embeddings"
             )
+            raise DataError(f"{name}: {what} lists of floating-point numbers{these}; {advice}.")
         column = found[0]
     if schema.names.count(column) != 1:
         many = "twice or more" if column in schema.names else "not"
@@ -297,12 +294,35 @@ def choose_column(name: str, schema: "pa.Schema", column: str | None) -> str:
             f"(columns: {list_columns(schema.names)})."
         )
     if column not in found:
-        kind = f"{schema.field(column).type!s:.80}"
+        kind = schema.field(column).type
+        advice = "; convert its numbers to float32" if _is_list(kind, _is_integer) else ""
         raise DataError(
             f"{name}: the column '{visible(column)}' must hold lists of float16, float32 or "
-            f"float64; got {kind} (columns: {list_columns(schema.names)})."
+            f"float64; got {kind!s:.80} (columns: {list_columns(schema.names)}){advice}."
         )
     return column
+
+
+def _advise_on_integers(schema: "pa.Schema") -> str | None:
+    """Say how lists of integers become embeddings, if there are any."""
+    for field in schema:
+        if _is_list(field.type, _is_integer):
+            return f"if '{visible(field.name)}' has the embeddings, convert its numbers to float32"
+    return None
+
+
+def _is_list(kind: "pa.DataType", of: Callable[["pa.DataType"], bool]) -> bool:
+    """Whether a type is a list of values of some type."""
+    import pyarrow as pa
+
+    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(kind) for check in checks) and of(kind.value_type)
+
+
+def _is_integer(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))
 
 
 def _check_sizes(
