@@ -136,7 +136,7 @@ def main():
     }
     about = {
         key: getattr(options, key)
-        for key in ("rows", "dim", "classes", "steps", "dtype", "rounds", "device")
+        for key in ("rows", "dim", "classes", "steps", "group_rows", "dtype", "rounds", "device")
     }
     text = {**about, **found, "ratios": ratios, "environment": environment(options.device)}
     print(json.dumps({**found, "ratios": ratios}))
