@@ -248,7 +248,10 @@ REFUSED = {
     "large": (pa.array([[1e300] * 24]), "a.parquet: row 0 has values that are not finite"),
     "zero": (vectors([0.0] * 24), "a.parquet: row 0 is all zero, which has no direction"),
     "another width": (vectors([1.0, 2.0]), "a.parquet: has 2 features per row, but support"),
-    "no floats": (pa.array([[1, 2]]), r"no column holds lists .* \(columns: v\); pass column=NAME"),
+    "no floats": (
+        pa.array([[1, 2]]),
+        r"no column holds lists .* \(columns: v\); if 'v' has the embeddings, convert",
+    ),
 }
 
 
