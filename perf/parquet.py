@@ -1,11 +1,13 @@
 """``solve-shards`` on Parquet against the same rows as .npy shards: time in all, and memory.
 
 python -m perf.parquet [--rows 200000] [--dim 256] [--classes 100] [--steps 20]
-    [--dtype float32] [--device cpu] [--rounds 3] [--json FILE]
+    [--group-rows 0] [--dtype float32] [--device cpu] [--rounds 3] [--json FILE]
 
 Gaussian classes in eight shards, which pyarrow writes with its defaults, as lists of fixed size
-with a column of ids. Each solve runs in a separate process, the two formats in turn, ``--rounds``
-times; figures are medians. ``cpu_seconds`` are those of the process: other work on the machine
+with a column of ids. ``--group-rows`` is the rows of a row group (0: pyarrow's default, here a
+whole shard); several sizes can be given. Each solve runs in a separate process, set up as the
+command sets it up, the formats in turn, ``--rounds`` times; figures are medians. The number of
+threads is ``OMP_NUM_THREADS``. ``cpu_seconds`` are those of the process: other work on the machine
 changes them less than the time. Memory is the peak of anonymous memory, see ``perf.shards``. With
 Parquet the labels are written with the ids, and the times include decoding.
 """
@@ -27,7 +29,7 @@ AT_ONCE = 50_000
 
 
 def make(folder, options):
-    """Write a support file, and the same queries in both formats."""
+    """Write a support file, and the same queries in all formats."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     import torch
@@ -45,7 +47,7 @@ def make(folder, options):
     y = np.arange(options.classes).repeat(5)
     table = FeatureTable(torch.from_numpy(draw(y)), torch.from_numpy(y))
     write_features(folder / "support.safetensors", table)
-    for name in ("npy", "parquet"):
+    for name in ("npy", *map(folder_name, options.group_rows)):
         (folder / name).mkdir()
     for number in range(SHARDS):
         n = options.rows // SHARDS
@@ -54,9 +56,14 @@ def make(folder, options):
         np.save(folder / "npy" / f"{number:03}.npy", z)
         rows = pa.FixedSizeListArray.from_arrays(pa.array(z.ravel()), options.dim)
         ids = [f"photos/{number:03}/{row:08}.jpg" for row in range(n)]
-        pq.write_table(
-            pa.table({"id": ids, "embedding": rows}), folder / "parquet" / f"{number:03}.parquet"
-        )
+        table = pa.table({"id": ids, "embedding": rows})
+        for size in options.group_rows:
+            path = folder / folder_name(size) / f"{number:03}.parquet"
+            pq.write_table(table, path, row_group_size=size or None)
+
+
+def folder_name(group_rows):
+    return f"parquet-{group_rows}" if group_rows else "parquet"
 
 
 def run(folder, name, number, options, queue):
@@ -83,8 +90,9 @@ def run(folder, name, number, options, queue):
 
 
 def measure(folder, options):
-    """Solve in both formats in turn, each time in a new process."""
-    context, found = multiprocessing.get_context("spawn"), {"npy": [], "parquet": []}
+    """Solve in all formats in turn, each time in a new process."""
+    context = multiprocessing.get_context("spawn")
+    found = {name: [] for name in ("npy", *map(folder_name, options.group_rows))}
     for number in range(options.rounds):
         for name, rows in found.items():
             queue = context.Queue()
@@ -108,6 +116,7 @@ def main():
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--classes", type=int, default=100)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--group-rows", type=int, nargs="+", default=[0])
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
@@ -118,12 +127,16 @@ def main():
         make(Path(name), options)
         found = measure(Path(name), options)
     ratios = {
-        key: round(found["parquet"][key] / found["npy"][key], 2)
-        for key in ("seconds_in_all", "cpu_seconds")
+        name: {
+            key: round(figures[key] / found["npy"][key], 2)
+            for key in ("seconds_in_all", "cpu_seconds", "own_memory_mb")
+        }
+        for name, figures in found.items()
+        if name != "npy"
     }
     about = {
         key: getattr(options, key)
-        for key in ("rows", "dim", "classes", "steps", "dtype", "rounds", "device")
+        for key in ("rows", "dim", "classes", "steps", "group_rows", "dtype", "rounds", "device")
     }
     text = {**about, **found, "ratios": ratios, "environment": environment(options.device)}
     print(json.dumps({**found, "ratios": ratios}))

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -22,3 +23,18 @@ def test_kept_memory_is_not_requested_again():
         for keep in (False, True)
     ]
     assert faults[1] < faults[0] - 100_000  # 19 times 64 MB in pages of 4 kB are 297,000
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")]
+)
+def test_arrow_shares_it_unless_the_environment_says_otherwise(given, used):
+    script = (
+        "from infoshot.core.memory import keep_freed_memory; keep_freed_memory(); "
+        "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    )
+    environment = {**os.environ, **given}
+    if not given:
+        environment.pop("ARROW_DEFAULT_MEMORY_POOL", None)
+    found = subprocess.check_output([sys.executable, "-c", script], env=environment, text=True)
+    assert found.strip() == used

@@ -1,8 +1,10 @@
 """Named pipes, sockets and devices are refused in one sentence; nothing waits for them."""
 
+import itertools
 import os
 import signal
 import socket
+import sys
 
 import numpy as np
 import pytest
@@ -138,3 +140,34 @@ def test_links_to_files_are_followed(tmp_path):
     np.savez(tmp_path / "a.npz", features=np.eye(2), labels=[0, 1])
     (tmp_path / "link.npz").symlink_to("a.npz")
     assert len(read_features(tmp_path / "link.npz").labels) == 2
+
+
+def interrupt_at(number, work):
+    """Call ``work``, and interrupt it before its ``number``-th instruction."""
+    left = iter(range(number, -1, -1))
+    before = sys.gettrace()
+
+    def trace(frame, event, _):
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(left, -1) == 0:
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file")
+def test_an_interrupt_at_any_moment_stays_an_interrupt(tmp_path):
+    """A descriptor that is closed twice is another error, or closes the file of another thread."""
+    (tmp_path / "a").write_text("x")
+    for number in itertools.count():
+        try:
+            interrupt_at(number, lambda: open_regular(tmp_path / "a").close())
+        except KeyboardInterrupt:
+            continue
+        break
+    assert number > 30

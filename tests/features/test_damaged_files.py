@@ -129,6 +129,7 @@ CASES = {
     "shape of fractions": (lambda: tensors(shape=[6.0, 4]), "damaged"),
     "shape of no rows": (lambda: tensors(shape=[0, 2**62], data_offsets=[48, 48]), "damaged"),
     "8-bit floats": (lambda: tensors(dtype="F8_E4M3", shape=[N, 4 * D]), r"features must be float16, float32 or float64; got F8_E4M3 \[6, 16\]"),
+    "whole numbers": (lambda: tensors(dtype="I32", shape=[N, D]), r"float64 \[N, D\] \(convert integers with \.astype\('float32'\)\); got int32 \[6, 4\]"),
     "truth values": (lambda: tensors(dtype="BOOL", shape=[N, 4 * D]), r"got bool \[6, 16\]"),
     "metadata of numbers": (lambda: tensors({"__metadata__": {"class_names": 3}}), "metadata"),
     "labels beyond 63 bits": (lambda: save({"features": FEATURES, "labels": torch.full((N,), -1).view(torch.uint64)}), "labels must be below"),

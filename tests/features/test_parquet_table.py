@@ -219,7 +219,7 @@ def _rows(*rows, kind=None):
 
 REFUSED = {
     "no lists": (lambda p: _table(p, id=[1], label=["a"]), r"no column holds lists of floating-point numbers \(columns: id, label\)"),
-    "whole numbers": (lambda p: _table(p, embedding=[[1, 2]], label=["a"]), r"no column holds lists"),
+    "whole numbers": (lambda p: _table(p, embedding=[[1, 2]], label=["a"]), r"no column holds lists .*; if 'embedding' has the embeddings, convert its numbers to float32\.$"),
     "no labels": (lambda p: _table(p, id=[1], v=_rows([1.0])), r"the column 'label' of the labels is missing \(columns: id, v\); pass label_column=NAME"),
     "null row": (_with_null, r"row 1 of the column 'embedding' is null; remove rows without an embedding"),
     "null number": (lambda p: _table(p, label=[0, 1], v=_rows([1.0, 2.0], [3.0, None])), r"row 1 of the column 'v' has a null among its numbers"),
@@ -261,6 +261,8 @@ def test_a_wrong_column_is_named_with_those_that_are_there(tmp_path):
     with pytest.raises(DataError, match=r"'id' must hold lists of float16, float32 or float64; "
                        r"got string \(columns: label, id, embedding\)"):  # fmt: skip
         read_features(path, column="id")
+    with pytest.raises(DataError, match=r"got list<.*> \(columns: .*\); convert its numbers to fl"):
+        read_features(write(path, id=[[1]] * len(IDS)), column="id")
     with pytest.raises(DataError, match=r"the column 'truth' of the labels is missing"):
         read_features(path, label_column="truth")
 

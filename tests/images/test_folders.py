@@ -88,7 +88,13 @@ def test_wrong_examples_are_refused(tmp_path):
     image(tmp_path / "one" / "cat" / "1.png")
     with pytest.raises(DataError, match=r"at least two classes .* got 'cat'"):
         find_examples(tmp_path / "one")
+    with pytest.raises(DataError, match=r"at least two classes .* got 'one'\.$"):
+        find_examples(tmp_path)
     (tmp_path / "one" / "dog").mkdir()
+    with pytest.raises(
+        DataError, match=r"got 'one'\. If the folders in .*one are the classes, pass that folder\.$"
+    ):
+        find_examples(tmp_path)
     with pytest.raises(DataError, match="the class 'dog' has no examples"):
         find_examples(tmp_path / "one")
     (tmp_path / "a.csv").write_text("file,label\nx.png,cat\n")
@@ -104,6 +110,12 @@ def test_folders_without_images_are_refused(tmp_path):
         find_images(tmp_path)
     with pytest.raises(DataError, match="this folder or file with images does not exist"):
         find_images(tmp_path / "nothing")
+
+
+def test_folders_of_nothing_but_examples_are_explained(tmp_path):
+    image(tmp_path / "cat" / "1.png")
+    with pytest.raises(DataError, match="all of its images are examples or results; put the image"):
+        find_images(tmp_path, without=[tmp_path])
 
 
 def test_pipes_and_huge_files_are_not_read(tmp_path):

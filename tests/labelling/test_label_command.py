@@ -87,6 +87,8 @@ def test_suggest_audit_and_predict(copy, made, tmp_path):
     result = run("audit", copy, "--answers", copy / "audit.csv", "--json", tmp_path / "a.json")
     assert result.exit_code == 0, result.output
     assert "90.0% (69.9% to 97.2%)" in result.stdout
+    assert "a review does not read these answers" in result.stdout
+    assert f"(infoshot review {copy})." in result.stdout
     assert "Warning: the run has no class 'nonsense'; these answers count as" in result.stderr
     overall, *classes = json.loads((tmp_path / "a.json").read_text())
     assert (overall["right"], overall["checked"]) == (18, 20)

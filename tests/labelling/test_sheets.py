@@ -169,7 +169,7 @@ def test_labels_of_the_run_are_no_labels_of_a_person(run, tmp_path):
     """A sheet of an audit and labels.csv hold predictions in the column of the labels."""
     before, drawn = (run / "corrections.csv").read_bytes(), tmp_path / "audit.csv"
     draw_audit(run, n=3, out=drawn)
-    with pytest.raises(DataError, match=r"this is the sheet of an audit, .* pass it to audit as"):
+    with pytest.raises(DataError, match=r"this is the sheet of an audit, .* write a sheet with"):
         add_labels(run, drawn)
     with pytest.raises(DataError, match="holds the labels of a run, not those of a person; pass a"):
         add_labels(run, run / "labels.csv")

@@ -70,11 +70,15 @@ CASES = {
     ),
     "float64": (
         lambda good: add(good, "x.npy", np.ones((9, 24))),
-        "x.npy: features are float64 [9, 24]; a shard is",
+        "x.npy: features are float64 [9, 24]; convert them, such as with .astype('float32'); a",
     ),
     "whole numbers": (
         lambda good: add(good, "x.safetensors", torch.ones(9, 24, dtype=torch.int32)),
-        "a shard is safetensors with features",
+        "x.safetensors: features are I32 [9, 24]; convert them, such as with .astype('float32'); a",
+    ),
+    "one axis": (
+        lambda good: add(good, "x.npy", np.ones(9, np.int64)),
+        "x.npy: features are int64 [9]; a shard is safetensors with features",
     ),
     "pickled": (
         lambda good: np.save(good.queries / "x.npy", np.array([{}], object), allow_pickle=True),

@@ -1,6 +1,8 @@
 """Parquet shards give the labels of the same rows in other files, with their other columns."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,17 @@ def test_labels_are_those_of_other_formats_and_have_the_ids(made, tmp_path, writ
     np.testing.assert_allclose(found["margin"], expected["margin"], atol=1e-6)
     assert (summary.n_queries, summary.n_shards) == (sum(SIZES), 5)
     assert not (tmp_path / "out" / "decoded").exists()
+
+
+def test_pandas_is_not_imported(made, tmp_path):
+    """Its import takes half a second and 25 MB."""
+    queries, _ = to_parquet(made, tmp_path / "parquet", ("pyarrow, fixed",))
+    script = (
+        "import sys; from infoshot.shards import solve_shards; "
+        "solve_shards(*sys.argv[1:], settings={'n_steps': 1}); print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script, made.support, queries, tmp_path / "out"]
+    assert subprocess.check_output(command, text=True).strip() == "False"
 
 
 @pytest.mark.parametrize("method", ["tim-adm", "tim-auto"])
@@ -235,7 +248,10 @@ REFUSED = {
     "large": (pa.array([[1e300] * 24]), "a.parquet: row 0 has values that are not finite"),
     "zero": (vectors([0.0] * 24), "a.parquet: row 0 is all zero, which has no direction"),
     "another width": (vectors([1.0, 2.0]), "a.parquet: has 2 features per row, but support"),
-    "no floats": (pa.array([[1, 2]]), r"no column holds lists .* \(columns: v\); pass column=NAME"),
+    "no floats": (
+        pa.array([[1, 2]]),
+        r"no column holds lists .* \(columns: v\); if 'v' has the embeddings, convert",
+    ),
 }
 
 

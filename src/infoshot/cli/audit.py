@@ -61,3 +61,8 @@ def audit(
         ["labelled", "checked", "correct (95% interval)"],
         [[line.name, str(line.n_checked), line.text()] for line in result.lines],
     )
+    stdout().print(
+        "The run is unchanged, and a review does not read these answers: it draws photos of its "
+        f"own and asks without showing the label (infoshot review {run}).",
+        soft_wrap=True,
+    )

@@ -5,7 +5,7 @@ read in batches, whatever the size of the row groups. Arrow's arrays are viewed 
 copy. What the file declares is compared with its size before any row is read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from infoshot.core.arrow_views import view_as_numpy
 from infoshot.core.errors import DataError
 from infoshot.core.text import visible
 
@@ -75,8 +76,7 @@ class EmbeddingFile:
         first = 0
         for batch in read_batches(self.name, self.file, [self.column], size):
             numbers = view_rows(self.name, self.column, batch.column(0), self.dim, first)
-            values: NDArray[Any] = numbers.to_numpy(zero_copy_only=True)
-            yield values.reshape(batch.num_rows, self.dim)
+            yield view_as_numpy(numbers).reshape(batch.num_rows, self.dim)
             first += batch.num_rows
         if first != self.n_rows:
             raise damaged(self.name, f"{first:,} rows instead of {self.n_rows:,}")
@@ -187,7 +187,7 @@ def has_embeddings(name: str, source: BinaryIO) -> bool:
 def open_parquet(
     name: str, source: BinaryIO, texts: Sequence[str] | None = None
 ) -> "pq.ParquetFile":
-    """Open a Parquet file; the columns ``texts`` are read as dictionaries, so repeats are small.
+    """Open a Parquet file; the columns ``texts`` are read as dictionaries.
 
     Raises
     ------
@@ -202,9 +202,13 @@ def open_parquet(
 
 
 def read_batches(
-    name: str, file: "pq.ParquetFile", columns: Sequence[str], size: int
+    name: str,
+    file: "pq.ParquetFile",
+    columns: Sequence[str],
+    size: int,
+    groups: Sequence[int] | None = None,
 ) -> Iterator["pa.RecordBatch"]:
-    """Read columns of a file in batches of at most ``size`` rows.
+    """Read columns of a file, or of some of its row groups, in batches of at most ``size`` rows.
 
     Raises
     ------
@@ -212,7 +216,7 @@ def read_batches(
         If the file is damaged.
     """
     with parquet_errors(name):
-        batches = file.iter_batches(batch_size=size, columns=[*columns], use_threads=False)
+        batches = file.iter_batches(size, groups, columns=[*columns], use_threads=False)
     while True:
         with parquet_errors(name):
             batch = next(batches, None)
@@ -255,10 +259,7 @@ def damaged(name: str, reason: str) -> DataError:
 
 def is_embedding(kind: "pa.DataType") -> bool:
     """Whether a type is a list of floating-point numbers."""
-    import pyarrow as pa
-
-    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(check(kind) for check in checks) and str(kind.value_type) in _FLOATS
+    return _is_list(kind, lambda values: str(values) in _FLOATS)
 
 
 def list_columns(names: Sequence[str]) -> str:
@@ -281,10 +282,10 @@ def choose_column(name: str, schema: "pa.Schema", column: str | None) -> str:
         if len(found) != 1:
             what = f"the columns {list_columns(found)} all hold" if found else "no column holds"
             these = "" if found else f" (columns: {list_columns(schema.names)})"
-            raise DataError(
-                f"{name}: {what} lists of floating-point numbers{these}; pass column=NAME of the "
-                "embeddings."
+            advice = (None if found else _advise_on_integers(schema)) or (
+                "pass column=NAME of the embeddings"
             )
+            raise DataError(f"{name}: {what} lists of floating-point numbers{these}; {advice}.")
         column = found[0]
     if schema.names.count(column) != 1:
         many = "twice or more" if column in schema.names else "not"
@@ -293,12 +294,35 @@ def choose_column(name: str, schema: "pa.Schema", column: str | None) -> str:
             f"(columns: {list_columns(schema.names)})."
         )
     if column not in found:
-        kind = f"{schema.field(column).type!s:.80}"
+        kind = schema.field(column).type
+        advice = "; convert its numbers to float32" if _is_list(kind, _is_integer) else ""
         raise DataError(
             f"{name}: the column '{visible(column)}' must hold lists of float16, float32 or "
-            f"float64; got {kind} (columns: {list_columns(schema.names)})."
+            f"float64; got {kind!s:.80} (columns: {list_columns(schema.names)}){advice}."
         )
     return column
+
+
+def _advise_on_integers(schema: "pa.Schema") -> str | None:
+    """Say how lists of integers become embeddings, if there are any."""
+    for field in schema:
+        if _is_list(field.type, _is_integer):
+            return f"if '{visible(field.name)}' has the embeddings, convert its numbers to float32"
+    return None
+
+
+def _is_list(kind: "pa.DataType", of: Callable[["pa.DataType"], bool]) -> bool:
+    """Whether a type is a list of values of some type."""
+    import pyarrow as pa
+
+    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(kind) for check in checks) and of(kind.value_type)
+
+
+def _is_integer(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))
 
 
 def _check_sizes(
@@ -332,8 +356,8 @@ def _lengths(rows: "pa.Array") -> NDArray[Any]:
     """Return the number of values of each row; no row is null."""
     import pyarrow.compute as pc
 
-    return np.asarray(pc.list_value_length(rows).to_numpy(zero_copy_only=False))
+    return view_as_numpy(pc.list_value_length(rows))
 
 
 def _first_null(values: "pa.Array") -> int:
-    return int(np.asarray(values.is_null().to_numpy(zero_copy_only=False)).argmax())
+    return int(values.is_null().index(True).as_py())

@@ -1,12 +1,12 @@
 """Columns of a Parquet file beside its embeddings, such as ids, which go with the labels.
 
 Columns of numbers, texts, truth values and times can be kept; lists, structs and bytes, such as
-images, cannot. Texts are read as dictionaries, so that a small file whose text is repeated many
-times stays small in memory.
+images, cannot. A text that a small file repeats many times is large when it is read, so the texts
+that a row group has to repeat are checked first, and batches have fewer rows if they are long.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from infoshot.core.embedding_column import (
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 2**16  # bytes of a text
 _GROUP_ROWS = 2**16
-_VALUE_SIZE = 8  # bytes of a number, and at most of the place of a text in its dictionary
+_VALUE_SIZE = 8  # bytes of a number, and at most of the place of a text
+_BATCH_BYTES = 2**26  # of a column of texts
 
 
 def choose_kept(
@@ -70,7 +71,7 @@ def choose_kept(
 def read_kept(
     name: str, source: BinaryIO, schema: "pa.Schema", columns: Sequence[str]
 ) -> Iterator["pa.RecordBatch"]:
-    """Read columns in batches; texts are dictionaries. A file without rows is an empty batch.
+    """Read columns in batches, texts as ``string``. A file without rows is an empty batch.
 
     Raises
     ------
@@ -80,21 +81,23 @@ def read_kept(
     import pyarrow as pa
 
     texts = [column for column in columns if _is_text(schema.field(column).type)]
-    file = open_parquet(name, source, texts)
+    file = open_parquet(name, source)
     check_declared(name, source, file.metadata.num_rows * len(columns) * _VALUE_SIZE)
-    for batch in read_batches(name, file, columns, BATCH_ROWS):
+    longest = _longest_repeated(name, source, texts) if texts else 1
+    size = min(BATCH_ROWS, _BATCH_BYTES // longest)
+    for batch in read_batches(name, file, columns, size):
         with parquet_errors(name):
             batch.validate(full=True)  # damaged texts and places in dictionaries
         for column, values in zip(columns, batch.columns, strict=True):
-            _check_texts(f"{name}: the column '{visible(column)}'", values)
-        yield batch
+            _check_texts(name, column, values)
+        yield _with_strings(batch)
     if not file.metadata.num_rows:
-        fields = [schema.field(column) for column in columns]
-        yield pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
+        empty = [pa.nulls(0, schema.field(column).type) for column in columns]
+        yield _with_strings(pa.RecordBatch.from_arrays(empty, names=[*columns]))
 
 
 def encode_texts(table: "pa.Table") -> "pa.Table":
-    """Return a table in memory with texts as dictionaries, as :func:`read_kept` has them."""
+    """Return a table with texts as dictionaries, so that repeated ones take their memory once."""
     import pyarrow as pa
 
     for number, field in enumerate(table.schema):
@@ -141,7 +144,7 @@ def add_columns(
     for batch in kept:
         names = [*rename_kept(batch.schema.names, own), *own]
         added = [values.slice(first, batch.num_rows) for values in own.values()]
-        yield pa.RecordBatch.from_arrays([*map(_plain, batch.columns), *added], names=names)
+        yield pa.RecordBatch.from_arrays([*map(_plain, [*batch.columns, *added])], names=names)
         first += batch.num_rows
 
 
@@ -157,6 +160,16 @@ def write_batches(
     with pq.ParquetWriter(file, schema) as writer:
         for batch in chain([first], coming):
             writer.write_batch(batch.replace_schema_metadata(schema.metadata), _GROUP_ROWS)
+
+
+def _with_strings(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """Return texts of any kind as ``string``; those that are need no copy."""
+    import pyarrow as pa
+
+    if not batch.num_columns:  # its rows would be lost
+        return batch
+    columns = [v.cast(pa.string()) if _is_text(v.type) else v for v in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _plain(values: "pa.Array") -> "pa.Array":
@@ -187,11 +200,32 @@ def _is_text(kind: "pa.DataType") -> bool:
     )
 
 
-def _check_texts(where: str, values: "pa.Array") -> None:
+def _longest_repeated(name: str, source: BinaryIO, texts: Sequence[str]) -> int:
+    """Check the texts that row groups store once for many rows; return the most bytes of one.
+
+    pyarrow reads these dictionaries with the first row. It would add every other text of a row
+    group to them, and copy them with each batch, so the rows themselves are read as plain texts.
+    """
+    file, longest = open_parquet(name, source, texts), 1
+    for group in range(file.num_row_groups):
+        for batch in islice(read_batches(name, file, texts, 1, [group]), 1):
+            for column, values in zip(texts, batch.columns, strict=True):
+                longest = max(longest, _check_texts(name, column, values))
+    return longest
+
+
+def _check_texts(name: str, column: str, values: "pa.Array") -> int:
+    """Raise ``DataError`` if a text is too long; return the bytes of the longest."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(values.type) and _is_text(values.type.value_type):
-        longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
-        if longest > _LONGEST:
-            raise DataError(f"{where} has a text of more than {_LONGEST:,} bytes.")
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary
+    if not _is_text(values.type):
+        return 0
+    longest = int(pc.max(pc.binary_length(values)).as_py() or 0)
+    if longest > _LONGEST:
+        raise DataError(
+            f"{name}: the column '{visible(column)}' has a text of more than {_LONGEST:,} bytes."
+        )
+    return longest

@@ -26,14 +26,13 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
         If it cannot be opened or is not a regular file; ``strerror`` says which.
     """
     _check(path, os.stat(path))  # noqa: PTH116 - the path may be of any type
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0))
+    file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - the caller closes it
     try:
-        _check(path, os.fstat(descriptor))
-        return os.fdopen(descriptor, "rb")
+        _check(path, os.fstat(file.fileno()))
     except BaseException:
-        os.close(descriptor)
+        file.close()
         raise
+    return file
 
 
 def read_regular(path: str | os.PathLike[str], largest: int | None = None) -> bytes:
@@ -48,6 +47,10 @@ def read_regular(path: str | os.PathLike[str], largest: int | None = None) -> by
         if largest is not None and os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"larger than {largest:,} bytes", os.fspath(path))
         return file.read()
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _check(path: str | os.PathLike[str], facts: os.stat_result) -> None:

@@ -343,7 +343,8 @@ def _check_shapes(path: Place, arrays: Mapping[str, _Array]) -> None:
     scale = arrays.get("features_scale")
     is_scaled = scale is not None and scale.shape == (n_rows,) and scale.is_float
     if not features.is_float and not (features.dtype in ("int8", "uint8") and is_scaled):
-        raise _wrong(path, "features", features, "float16, float32 or float64 [N, D]")
+        advice = " (convert integers with .astype('float32'))" if features.is_whole else ""
+        raise _wrong(path, "features", features, f"float16, float32 or float64 [N, D]{advice}")
     if labels.shape != (n_rows,):
         raise DataError(
             f"{path}: features and labels must have the same length; "

@@ -9,7 +9,7 @@ from torch import Tensor
 from infoshot.core.checks import check_finite
 from infoshot.core.embedding_column import EmbeddingFile, open_embeddings
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.kept_columns import read_kept
+from infoshot.core.kept_columns import encode_texts, read_kept
 from infoshot.core.memory import total_memory
 from infoshot.core.places import Place, open_place
 from infoshot.core.text import visible
@@ -99,7 +99,8 @@ def _read_others(embeddings: EmbeddingFile, label_column: str | None) -> "pa.Tab
 
     name, schema = embeddings.name, embeddings.file.schema_arrow
     kept = choose_others(name, schema, embeddings.column, label_column)
-    table = pa.Table.from_batches(list(read_kept(name, embeddings.source, schema, kept)))
+    batches = read_kept(name, embeddings.source, schema, kept)
+    table = pa.concat_tables(encode_texts(pa.Table.from_batches([batch])) for batch in batches)
     return table.replace_schema_metadata(schema.metadata)
 
 

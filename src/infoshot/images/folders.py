@@ -7,6 +7,7 @@ Links to folders are followed, each folder once. Hidden files are ignored.
 
 import difflib
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from infoshot.images.decoding import EXTENSIONS, FileLocation
 _UNSUPPORTED = frozenset(
     ".heic .heif .avif .jxl .jp2 .cr2 .cr3 .nef .arw .dng .raf .orf .rw2 .psd .svg".split()  # noqa: SIM905
 )
+_MOST_NAMED, _MOST_CLASSES = 20, 5
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def find_examples(given: Path, known: Sequence[str] | None = None) -> list[tuple
     elif len(names) < 2:
         raise DataError(
             f"{given}: examples of at least two classes are needed, one folder per class; "
-            f"got {_quote(sorted(names)) or 'none'}."
+            f"got {_quote(sorted(names)) or 'none'}.{_hint_at_classes(given)}"
         )
     return sorted(found, key=lambda pair: pair[0])
 
@@ -112,9 +114,48 @@ def find_images(given: Path, without: Sequence[Path] = ()) -> list[ImageFile]:
         images = list(dict.fromkeys(_read_list(given)))
     else:
         raise DataError(f"{given}: this folder or file with images does not exist.")
+    if not images and given.is_dir() and any(_walk(given, set())):
+        raise DataError(
+            f"{given}: all of its images are examples or results; put the images to label into "
+            "another folder."
+        )
     if not images:
         raise DataError(f"{given}: it contains no images.")
     return images
+
+
+def refuse_unusable(images: Sequence[ImageFile], reasons: Sequence[str]) -> None:
+    """Raise ``DataError`` with all examples that have a reason why they cannot be used."""
+    unusable = [
+        (image.path, reason) for image, reason in zip(images, reasons, strict=True) if reason
+    ]
+    if len(unusable) == 1:
+        ((path, reason),) = unusable
+        clause = reason if reason.startswith("cannot") else f"cannot be used ({reason})"
+        raise DataError(f"{path}: this example {clause}; replace or remove it.")
+    if unusable:
+        named = ", ".join(f"{path} ({reason})" for path, reason in unusable[:_MOST_NAMED])
+        more = len(unusable) - _MOST_NAMED
+        rest = f" and {more:,} more" if more > 0 else ""
+        raise DataError(
+            f"{len(unusable):,} examples cannot be used; replace or remove them: {named}{rest}."
+        )
+
+
+def warn_class_folders(classes: Sequence[str], photos: Sequence[Path]) -> list[str]:
+    """Say that photos in folders with the names of classes are not examples."""
+    folders = [escape_name(photo.parent.name) for photo in photos]
+    named = sorted(set(folders) & set(classes))
+    if not named:
+        return []
+    n = sum(folder in named for folder in folders)
+    more = f" and {len(named) - _MOST_CLASSES} more" if len(named) > _MOST_CLASSES else ""
+    are = "photo is" if n == 1 else "photos are"
+    return [
+        f"{n:,} {are} in folders with the names of classes ({', '.join(named[:_MOST_CLASSES])}"
+        f"{more}). Folders of photos are not read as labels; to use these photos as examples, move "
+        "them into the folder of examples."
+    ]
 
 
 def read_labels(
@@ -201,6 +242,15 @@ def _by_class_folder(root: Path) -> list[tuple[str, ImageFile]]:
             raise DataError(f"{folder}: the class '{escape_name(folder.name)}' has no examples.")
         found += [(escape_name(folder.name), image) for image in images]
     return found
+
+
+def _hint_at_classes(given: Path) -> str:
+    """Return a sentence if the folders of classes are one level below the folder that was given."""
+    below = Counter(path.parent for path in given.glob("*/*") if path.is_dir())
+    for folder, n in below.most_common(1):
+        if n > 1:
+            return f" If the folders in {escape_name(folder)} are the classes, pass that folder."
+    return ""
 
 
 def _by_list(given: Path) -> list[tuple[str, ImageFile]]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
 from os import PathLike
 from os.path import exists
 from pathlib import Path
@@ -28,7 +29,7 @@ from infoshot.features.extract import (
     encode_images,
     encoder_provenance,
 )
-from infoshot.images.folders import ImageFile, find_examples, find_images
+from infoshot.images.folders import ImageFile, find_examples, find_images, refuse_unusable
 from infoshot.labelling.answer_log import set_aside
 from infoshot.labelling.calibrate import Estimate
 from infoshot.labelling.class_names import read_class_names
@@ -67,6 +68,7 @@ DEFAULT_THRESHOLD = 0.5
 DEFAULT_METHOD, METHOD_WITH_PRIOR = "tim-auto", "tim-adm"
 _SUGGESTED = 12  # in the report
 _LARGEST_WEIGHT = 1000  # of a text, in examples
+_EMPTY = sha256(b"").hexdigest()
 Digests = Sequence[tuple[str, str]]
 
 
@@ -343,9 +345,7 @@ class Job:
         examples = known.examples
         own = [(example.digest, "") for example in examples]
         support = self._encode([example.image for example in examples], own, "encoding examples")
-        for example, reason in zip(examples, support.reasons, strict=True):
-            if reason:
-                raise _unusable_example(example.image, reason)
+        refuse_unusable([example.image for example in examples], support.reasons)
         encoded = self._encode(images, digests, "encoding")
         self.progress.start("solving")
         decision = decide_labels(
@@ -478,11 +478,10 @@ def _absolute(backbone: str) -> str:
 def _check_examples(labelled: Sequence[tuple[str, ImageFile]], n_workers: int) -> list[Example]:
     """Compute digests; refuse unreadable examples and images that are in two classes."""
     digests = digest_images([image.location for _, image in labelled], n_workers)
+    refuse_unusable([image for _, image in labelled], [reason for _, reason in digests])
     examples, label_of = [], dict[str, tuple[str, ImageFile]]()
-    for (label, image), (digest, reason) in zip(labelled, digests, strict=True):
-        if reason:
-            raise _unusable_example(image, reason)
-        if digest not in label_of:
+    for (label, image), (digest, _) in zip(labelled, digests, strict=True):
+        if digest not in label_of or digest == _EMPTY:  # refused with other damaged files
             label_of[digest] = (label, image)
             examples.append(Example(label, image, digest))
             continue
@@ -493,8 +492,3 @@ def _check_examples(labelled: Sequence[tuple[str, ImageFile]], n_workers: int) -
                 f"and {image.path}."
             )
     return examples
-
-
-def _unusable_example(image: ImageFile, reason: str) -> DataError:
-    clause = reason if reason.startswith("cannot") else f"cannot be used ({reason})"
-    return DataError(f"{image.path}: this example {clause}.")

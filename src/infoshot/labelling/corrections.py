@@ -109,7 +109,8 @@ def _check_sheet(path: Path) -> None:
     if "truth" in columns:
         raise DataError(
             f"{path}: this is the sheet of an audit, whose column 'label' holds the labels of the "
-            "run; pass it to audit as answers=FILE."
+            "run; pass it to audit as its answers. To correct labels with them, write a sheet with "
+            "the columns path,label; they do not measure the accuracy any more then."
         )
     if {"confidence", "status"} <= set(columns):
         raise DataError(

@@ -14,6 +14,7 @@ from infoshot.core.checks import few_queries
 from infoshot.core.errors import DataError
 from infoshot.core.pixels import decode
 from infoshot.images.decoding import FileLocation
+from infoshot.images.folders import warn_class_folders
 from infoshot.labelling.class_names import warn_names_alone
 from infoshot.labelling.classifier import SHARE_INSIDE
 from infoshot.labelling.decide import CORRECTED, Decision, ImageLabel
@@ -23,12 +24,11 @@ from infoshot.solvers import resolve_method
 _SIDE = 112
 _PER_CLASS, _DOUBTFUL, _OUTLIERS, _NEXT = 8, 24, 24, 12
 _MOST_THUMBNAILS = 400
-_LINES, _BINS = 50, 10
+_LINES, _BINS, _LISTED = 50, 10, 5
 _ALIKE = 0.99  # cosine
 _IN_TESTS = "In tests the mean confidence differs from the share of correct labels by"
 _IMBALANCED = 3.0
 _MANY_OUTLIERS = 2.0  # times the expected share
-_LISTED = 5
 _APPLIES = (
     "This applies to photos that belong to one of the classes. It is approximate: examples are "
     "held out from solves with fewer examples, and photos are labelled together."
@@ -268,6 +268,7 @@ def collect_warnings(decision: Decision) -> list[str]:
         *_warn_balance(decision),
         *_warn_outliers(decision),
         *_warn_identical(decision),
+        *warn_class_folders(decision.classes, [label.file for label in decision.labels]),
         *_warn_calibration(decision),
         *_warn_promises(decision),
     ]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from infoshot.core.arrow_views import copy_texts, view_as_arrow
 from infoshot.core.atomic import open_atomically
 from infoshot.core.errors import DataError
 from infoshot.core.kept_columns import add_columns, write_batches
+from infoshot.core.memory import release_arrow_memory
 from infoshot.core.parquet_file import read_facts
 
 if TYPE_CHECKING:
@@ -45,12 +47,14 @@ def write_parquet_labels(
     import pyarrow as pa
 
     labels = rows["labels"]
-    columns = {"label": pa.array(class_names, pa.string()).take(pa.array(labels.numpy()))}
-    columns |= {name: pa.array(rows[name].numpy()) for name in ("confidence", "margin")}
+    names, places = copy_texts(class_names), view_as_arrow(labels.numpy())
+    columns = {"label": pa.DictionaryArray.from_arrays(places, names)}  # as text batch by batch
+    columns |= {name: view_as_arrow(rows[name].numpy()) for name in ("confidence", "margin")}
     counts = labels.long().bincount(minlength=len(class_names))
     facts = {"solve": solve, "counts": counts.tolist()}
     with open_atomically(path) as file:
         write_batches(file, add_columns(kept, columns), {KIND: json.dumps(facts)})
+    release_arrow_memory()
 
 
 def read_parquet_counts(path: Path, *, solve: str, n_rows: int, n_classes: int) -> Tensor | None:

@@ -21,6 +21,7 @@ from infoshot.core.atomic import make_folder, open_atomically
 from infoshot.core.embedding_column import EmbeddingFile, open_embeddings
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.kept_columns import choose_kept, read_kept
+from infoshot.core.memory import release_arrow_memory
 from infoshot.core.places import Place, find_version, open_place
 from infoshot.shards.shard_reader import (
     Shard,
@@ -104,6 +105,7 @@ class ParquetShard(Shard):
             for batch in embeddings.batches():
                 with np.errstate(over="ignore"):  # of float64; rows that are not finite are named
                     file.write(np.ascontiguousarray(batch, dtype=dtype).data)
+        release_arrow_memory()
 
     def read_kept(self) -> Iterator["pa.RecordBatch"]:
         """Read the columns that go with the labels."""

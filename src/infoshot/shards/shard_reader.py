@@ -153,7 +153,10 @@ def open_shard(path: Path) -> Shard:
             f"{path}: truncated, damaged or not a shard ({error}); {ACCEPTED}."
         ) from error
     if dtype not in _DTYPES or len(shape) != 2 or shape[1] < 1:
-        raise DataError(f"{path}: features are {dtype:.60} {list(shape)!r:.60}; {ACCEPTED}.")
+        convert = dtype not in _DTYPES and len(shape) == 2
+        advice = "convert them, such as with .astype('float32'); " if convert else ""
+        found = f"{dtype:.60} {list(shape)!r:.60}"
+        raise DataError(f"{path}: features are {found}; {advice}{ACCEPTED}.")
     return Shard(path, *shape, _DTYPES[dtype], start, size, modified)
 
 

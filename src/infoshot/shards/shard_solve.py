@@ -97,7 +97,7 @@ def solve_task(
     force
         Replace another solve in ``out``.
     progress
-        Counts rows of the current phase.
+        Counts the iterations of the solve, and the rows of the other phases.
 
     Raises
     ------
@@ -196,14 +196,14 @@ class _ShardSolve:
             n_support=len(task.support.z),
             n_queries=task.n_queries,
             sum_over_processes=ranks.sum,
-            on_rows=self._advance,
         )
-        self._start_phase("solving", 2 * n_left * len(adm.queries), "reads of rows")
+        self.progress.start("solving", n_left, "iterations")
         watched = task.sample(min(task.n_queries, _WATCHED)) if ranks.is_main else None
         start, first, written = time.perf_counter(), state.n_steps, None
         with ThreadPoolExecutor(1) as writer:  # writes a state while the next one is computed
             while state.n_steps < first + n_left and not state.converged:
                 state = self._take_step(adm, state, watched)
+                self.progress.advance()
                 if written is not None:
                     written.result()
                 if ranks.is_main:
@@ -326,9 +326,9 @@ class _ShardSolve:
             return read_parquet_counts(path, solve=key, n_rows=n_rows, n_classes=n_classes)
         return self.folder.read_counts(shard.name, solve=key, n_rows=n_rows, n_classes=n_classes)
 
-    def _start_phase(self, name: str, n_own_rows: int, unit: str = "rows") -> None:
+    def _start_phase(self, name: str, n_own_rows: int) -> None:
         # Only the main process reports; the others have about as many rows.
-        self.progress.start(name, n_own_rows * self.task.ranks.size, unit)
+        self.progress.start(name, n_own_rows * self.task.ranks.size, "rows")
 
     def _advance(self, n_own_rows: int) -> None:
         self.progress.advance(n_own_rows * self.task.ranks.size)

@@ -33,8 +33,7 @@ class ShardedAdm:
     """Data of the iteration; class weights are ``(class, dim)``, float64, on the CPU.
 
     ``support`` and ``queries`` are those of this process, ``n_support`` and ``n_queries`` count
-    those of all processes; ``sum_over_processes`` sums a tensor over them. ``on_rows`` is called
-    with the number of queries after each chunk.
+    those of all processes; ``sum_over_processes`` sums a tensor over them.
     """
 
     solver: TimAdm
@@ -43,7 +42,6 @@ class ShardedAdm:
     n_support: int
     n_queries: int
     sum_over_processes: Callable[[Tensor], Tensor] = lambda values: values
-    on_rows: Callable[[int], None] = lambda n_rows: None
 
     def step(self, w: Tensor) -> Tensor:
         """Return the class weights after one iteration."""
@@ -98,7 +96,6 @@ class ShardedAdm:
     ) -> Tensor:
         """Sum over the queries of all processes; ``start`` is added by each process."""
         total = w.new_zeros(len(w), device=self.queries.device) if start is None else start
-        for n_rows, part in self.queries.map(work):
+        for _, part in self.queries.map(work):
             total += part
-            self.on_rows(n_rows)
         return self.sum_over_processes(total).cpu()
