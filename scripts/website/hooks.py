@@ -5,6 +5,8 @@ files that a page links to), the reference and the pages of the tutorials, whose
 generated in memory; nothing is written but the site.
 """
 
+import re
+
 import formulas
 import outside
 import reference
@@ -12,6 +14,9 @@ import tutorials
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+_CODE = re.compile(r"(?<!</span>)(?<!<pre>)<code>[^<]*</code>")
+_HYPHENS = re.compile(r"(?<![^\s>(])(?=[^\s<>]*-)[^\s<>]{2,24}(?![^\s<])")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -41,4 +46,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Write formulas as MathML, keep intervals on one line, and link pages and public names."""
     html = formulas.write_mathml(html).replace(" ± ", "\u00a0±\u00a0")
-    return reference.link_names(outside.link_names(html, page.url))
+    return keep_hyphens(reference.link_names(outside.link_names(html, page.url)))
+
+
+def keep_hyphens(html: str) -> str:
+    """Do not break lines at the hyphens of short names, such as ``--add``, in a text."""
+    return _CODE.sub(lambda code: _HYPHENS.sub(r'<span class="name">\g<0></span>', code[0]), html)

@@ -119,3 +119,18 @@ def test_all_results_pages_and_pictures_are_in_the_site(website):
     assert {"results/methods-time.png", "results/reproduce/report.html"} <= set(
         outside.find_copies()
     )
+
+
+def test_short_names_are_not_broken_at_their_hyphens(website):
+    keep = website("hooks").keep_hyphens
+    assert keep("<code>label --add x.csv</code>") == (
+        '<code>label <span class="name">--add</span> x.csv</code>'
+    )
+    for other in (
+        "a--b",
+        "<code>label</code>",
+        f"<code>{'a-b' * 10}</code>",
+        "<pre><span></span><code>label --add</code></pre>",
+        "<code><a>tim-adm</a></code>",
+    ):
+        assert keep(other) == other
