@@ -1,6 +1,6 @@
 """TIM-auto on one task with many queries: neighbours in cells against all pairs, on one core.
 
-python -m perf.many_queries [--rows 20000 100000 400000 1000000] [--all-pairs-up-to 100000] [--dim 128]
+python -m perf.many_queries [--rows 20000 100000 1000000] [--all-pairs-up-to 100000] [--dim 128]
 
 Prints for every size the CPU seconds of the solve, the accuracy, and how many labels are those of
 the search over all pairs; then the same for the features in the package, with fewer and fewer
