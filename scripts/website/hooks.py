@@ -16,6 +16,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 _CODE = re.compile(r"(?<!</span>)(?<!<pre>)<code>[^<]*</code>")
+_CODE_AND_TAGS = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<[^>]*>)", re.DOTALL)
+_SPACE = re.compile(
+    r" (?=± )|(?<=±) |(?<=\d) (?=/ [+\u2212-]?\d)|(?<=\d /) (?=[+\u2212-]?\d)|(?<=\d) (?=%)"
+)
 _HYPHENS = re.compile(r"(?<![^\s>(])(?=[^\s<>]*-)[^\s<>]{2,24}(?![^\s<])")
 
 
@@ -45,8 +49,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Write formulas as MathML, keep intervals on one line, and link pages and public names."""
-    html = formulas.write_mathml(html).replace(" ± ", "\u00a0±\u00a0")
+    html = keep_numbers(formulas.write_mathml(html))
     return keep_hyphens(reference.link_names(outside.link_names(html, page.url)))
+
+
+def keep_numbers(html: str) -> str:
+    """Do not break lines within intervals, pairs of numbers and percentages, but leave code."""
+    parts = _CODE_AND_TAGS.split(html)
+    parts[::2] = [_SPACE.sub("\u00a0", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def keep_hyphens(html: str) -> str:

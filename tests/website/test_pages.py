@@ -134,3 +134,27 @@ def test_short_names_are_not_broken_at_their_hyphens(website):
         "<code><a>tim-adm</a></code>",
     ):
         assert keep(other) == other
+
+
+def test_numbers_stay_on_one_line(website):
+    keep = website("hooks").keep_numbers
+    assert keep("<td>67.5 ± 0.25</td>") == "<td>67.5\u00a0±\u00a00.25</td>"
+    assert keep("<b>69.9 / -81.2</b>, 95 %") == "<b>69.9\u00a0/\u00a0-81.2</b>, 95\u00a0%"
+    for other in ("<code>4 / 2 % 3</code>", "<pre><b>1 % 2</b></pre>", "yes / no", "a % b"):
+        assert keep(other) == other
+
+
+def test_parameters_that_share_a_text_have_entries_of_their_own(as_markdown):
+    text = "Do.\n\nParameters\n----------\na, b\n    Both\n    of them.\nc\n    One.\n"
+    assert as_markdown(text) == text.replace(
+        "a, b\n    Both\n    of them.", "a\n    Both\n    of them.\nb\n    Both\n    of them."
+    )
+
+
+def test_what_a_function_returns_is_no_type(as_markdown):
+    text = "Returns\n-------\nThe sum,\nand more.\n\nRaises\n------\nError\n    If."
+    assert as_markdown(text) == text.replace(
+        "The sum,\nand more.", ":\n    The sum,\n    and more."
+    )
+    typed = "Returns\n-------\nint\n    The sum."
+    assert as_markdown(typed) == typed
