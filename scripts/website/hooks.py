@@ -5,22 +5,14 @@ files that a page links to), the reference and the pages of the tutorials, whose
 generated in memory; nothing is written but the site.
 """
 
-import re
-
 import formulas
+import line_breaks
 import outside
 import reference
 import tutorials
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-
-_CODE = re.compile(r"(?<!</span>)(?<!<pre>)<code>[^<]*</code>")
-_CODE_AND_TAGS = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<[^>]*>)", re.DOTALL)
-_SPACE = re.compile(
-    r" (?=± )|(?<=±) |(?<=\d) (?=/ [+\u2212-]?\d)|(?<=\d /) (?=[+\u2212-]?\d)|(?<=\d) (?=%)"
-)
-_HYPHENS = re.compile(r"(?<![^\s>(])(?=[^\s<>]*-)[^\s<>]{2,24}(?![^\s<])")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -48,18 +40,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Write formulas as MathML, keep intervals on one line, and link pages and public names."""
-    html = keep_numbers(formulas.write_mathml(html))
-    return keep_hyphens(reference.link_names(outside.link_names(html, page.url)))
-
-
-def keep_numbers(html: str) -> str:
-    """Do not break lines within intervals, pairs of numbers and percentages, but leave code."""
-    parts = _CODE_AND_TAGS.split(html)
-    parts[::2] = [_SPACE.sub("\u00a0", part) for part in parts[::2]]
-    return "".join(parts)
-
-
-def keep_hyphens(html: str) -> str:
-    """Do not break lines at the hyphens of short names, such as ``--add``, in a text."""
-    return _CODE.sub(lambda code: _HYPHENS.sub(r'<span class="name">\g<0></span>', code[0]), html)
+    """Write formulas as MathML, link pages and public names, and say where lines may be broken."""
+    html = line_breaks.keep_numbers(formulas.write_mathml(html))
+    return line_breaks.keep_names(reference.link_names(outside.link_names(html, page.url)))

@@ -14,7 +14,7 @@ from infoshot.cli.app import app, load_command
 from infoshot.solvers import ASSUMPTIONS
 
 _CODE = re.compile(r'(?<!">)<code>([\w.]+)</code>')  # not within a link
-_EXAMPLE = re.compile(r"(\w+): (infoshot .*)")
+_EXAMPLE = re.compile(r"((?:.* )?\w+): (infoshot .*)")
 # What people use most, shown before the list of all names.
 _GROUPS = {
     "Actions": lambda value: inspect.isfunction(value),
