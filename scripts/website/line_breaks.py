@@ -9,6 +9,7 @@ _SPACE = re.compile(
 )
 _LONGEST_KEPT = 24
 _SHORTEST_BROKEN = 15
+_LONG = 40  # such as names of tests
 
 
 def keep_numbers(html: str) -> str:
@@ -31,5 +32,6 @@ def _keep_name(name: str) -> str:
     if "-" in name and len(name) <= _LONGEST_KEPT:
         return f'<span class="name">{name}</span>'
     if len(name) >= _SHORTEST_BROKEN:
-        return re.sub(r"[.,/=(|](?=\w{3})", r"\g<0><wbr>", name)
+        places = r"[.,/=(|:_]" if len(name) >= _LONG else r"[.,/=(|:]"
+        return re.sub(places + r"(?=\w{3})", r"\g<0><wbr>", name)
     return name

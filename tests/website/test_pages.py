@@ -131,6 +131,7 @@ def test_names_in_a_text_are_broken_where_it_helps(website):
     assert keep("<code>FeatureTable.base_mean</code>") == (
         "<code>FeatureTable.<wbr>base_mean</code>"
     )
+    assert keep(f"<code>test_{'x' * 40}</code>") == f"<code>test_<wbr>{'x' * 40}</code>"
     for other in (
         "a--b",
         "<code>label</code>",
