@@ -9,7 +9,7 @@ _SPACE = re.compile(
 )
 _LONGEST_KEPT = 24
 _SHORTEST_BROKEN = 15
-_LONG = 40  # such as names of tests
+_LONG = 20
 
 
 def keep_numbers(html: str) -> str:

@@ -128,15 +128,13 @@ def test_names_in_a_text_are_broken_where_it_helps(website):
     assert keep("<code>label --add x.csv</code>") == (
         '<code>label <span class="name">--add</span> x.csv</code>'
     )
-    assert keep("<code>FeatureTable.base_mean</code>") == (
-        "<code>FeatureTable.<wbr>base_mean</code>"
-    )
+    assert keep("<code>TaskSpec.regime</code>") == ("<code>TaskSpec.<wbr>regime</code>")
     assert keep(f"<code>test_{'x' * 40}</code>") == f"<code>test_<wbr>{'x' * 40}</code>"
     for other in (
         "a--b",
         "<code>label</code>",
         f"<code>{'a-b' * 10}</code>",
-        "<pre><span></span><code>label --add FeatureTable.base_mean</code></pre>",
+        "<pre><span></span><code>label --add TaskSpec.regime</code></pre>",
         "<code><a>tim-adm</a></code>",
     ):
         assert keep(other) == other
