@@ -20,7 +20,7 @@ def keep_numbers(html: str) -> str:
 
 
 def keep_names(html: str) -> str:
-    """Do not break ``--add`` at its hyphens, and long names only after dots and the like."""
+    """Do not break ``--add`` at its hyphens, and long names only after punctuation."""
     return _CODE.sub(_keep_names, html)
 
 
