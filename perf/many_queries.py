@@ -1,14 +1,15 @@
 """TIM-auto on one task with many queries: neighbours in cells against all pairs, on one core.
 
-python -m perf.many_queries [--rows 20000 100000 400000 1000000] [--all-pairs-up-to 100000]
+python -m perf.many_queries [--rows 20000 100000 1000000] [--all-pairs-up-to 100000] [--dim 128]
 
 Prints for every size the CPU seconds of the solve, the accuracy, and how many labels are those of
 the search over all pairs; then the same for the features in the package, with fewer and fewer
-candidates. Features of the first table: 10 classes of unequal size with 200 clusters each, in 128
-dimensions.
+candidates. Features of the first table: 10 classes of unequal size with 200 clusters each. The
+largest memory of the process so far is at the end of each line.
 """
 
 import argparse
+import resource
 import time
 from unittest.mock import patch
 
@@ -69,17 +70,20 @@ def measure(task, most_searched, n_candidates=8192):
 def line(name, seconds, labels, truth, reference):
     same = f"{100 * (labels == reference).double().mean():.1f} %" if reference is not None else "-"
     accuracy = 100 * (labels == truth).double().mean()
-    print(f"{name:34} {seconds:8.1f} s   accuracy {accuracy:.2f}   same labels {same}", flush=True)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # kilobytes on Linux
+    numbers = f"accuracy {accuracy:.2f}   same labels {same}   {memory:.1f} GB"
+    print(f"{name:34} {seconds:8.1f} s   {numbers}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[20_000, 100_000, 400_000, 10**6])
     parser.add_argument("--all-pairs-up-to", type=int, default=100_000)
+    parser.add_argument("--dim", type=int, default=128)
     options = parser.parse_args()
     torch.set_num_threads(1)
     for n_rows in options.rows:
-        (task, truth), reference = made_task(n_rows), None
+        (task, truth), reference = made_task(n_rows, options.dim), None
         if n_rows <= options.all_pairs_up_to:
             seconds, reference = measure(task, most_searched=n_rows)
             line(f"{n_rows:,} rows, all pairs", seconds, reference, truth, reference)

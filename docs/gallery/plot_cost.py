@@ -8,6 +8,7 @@
 
 # %%
 from matplotlib import pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import infoshot
 
@@ -22,4 +23,7 @@ for number, row in enumerate(result.rows):
     axis.annotate(row.method, (row.per_task_ms, row.mean), place, textcoords="offset points")
 axis.set(xscale="log", xlabel="milliseconds per task", ylabel="accuracy (%)")
 axis.margins(x=0.2)
+axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+axis.xaxis.set_major_formatter("{x:g}")
+axis.xaxis.set_minor_formatter(NullFormatter())
 figure.tight_layout()

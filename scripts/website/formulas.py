@@ -27,7 +27,8 @@ def _replace(match: re.Match[str]) -> str:
 
 @cache
 def _convert(latex: str, display: str) -> str:
-    formula = convert(re.sub(r"\\mathbf (\w)", r"\\mathbf{\1}", latex), display=display)
+    latex = re.sub(r"\\mathbf (\w)", r"\\mathbf{\1}", latex)
+    formula = convert(latex.replace(r"\arg\m", r"\operatorname{arg}\m"), display=display)
     forms = cycle(("prefix", "postfix"))
     return _BAR.sub(
         lambda match: f'<mo form="{next(forms)}" stretchy="false">{match[1]}</mo>', formula

@@ -6,6 +6,7 @@ generated in memory; nothing is written but the site.
 """
 
 import formulas
+import line_breaks
 import outside
 import reference
 import tutorials
@@ -39,6 +40,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Write formulas as MathML, keep intervals on one line, and link pages and public names."""
-    html = formulas.write_mathml(html).replace(" ± ", "\u00a0±\u00a0")
-    return reference.link_names(outside.link_names(html, page.url))
+    """Write formulas as MathML, link pages and public names, and say where lines may be broken."""
+    html = line_breaks.keep_numbers(formulas.write_mathml(html))
+    return line_breaks.keep_names(reference.link_names(outside.link_names(html, page.url)))

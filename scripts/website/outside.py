@@ -33,7 +33,7 @@ RESULTS = [
     {"Accuracy and agreement with the paper": "results/core.md"},
     {"All methods in all regimes": "results/methods.md"},
     {"Our report of the paper": "results/reproduce/index.md"},
-    {"Its tables": "results/reproduce/tables.md"},
+    {"Tables of our report": "results/reproduce/tables.md"},
     {"Training": "results/training.md"},
     {"Speed": "results/perf.md"},
     {"Reliability": "results/reliability.md"},

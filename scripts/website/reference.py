@@ -14,6 +14,7 @@ from infoshot.cli.app import app, load_command
 from infoshot.solvers import ASSUMPTIONS
 
 _CODE = re.compile(r'(?<!">)<code>([\w.]+)</code>')  # not within a link
+_EXAMPLE = re.compile(r"((?:.* )?\w+): (infoshot .*)")
 # What people use most, shown before the list of all names.
 _GROUPS = {
     "Actions": lambda value: inspect.isfunction(value),
@@ -209,8 +210,11 @@ def _describe(name: str, command: Any) -> str:  # noqa: ANN401 - a command of ty
 
 def _write_paragraph(text: str) -> str:
     """Return a paragraph of a help text; examples as code."""
-    before, found, example = text.partition("Example: ")
-    return f"{before}Example:\n\n```\n{example}\n```" if found else _cell(text)
+    found = _EXAMPLE.fullmatch(text)
+    if not found:
+        return _cell(text)
+    lines = found[2].replace(", then ", "\n")
+    return f"{found[1]}:\n\n```\n{lines}\n```"
 
 
 def _argument_name(parameter: Any) -> str:  # noqa: ANN401 - a parameter of typer

@@ -16,6 +16,9 @@ _HAS_EXAMPLES = re.compile(r"^ *Examples\n *-+$", re.MULTILINE)
 _DOCTEST = re.compile(r"^( *)>>> .*(?:\n\1\S.*)*", re.MULTILINE)
 _REFERENCE = re.compile(r"\[([A-Z]\w+)\]_")
 _REFERENCE_TEXT = re.compile(r"^( *)\.\. \[(\w+)\] ", re.MULTILINE)
+_PARAMETERS = re.compile(r"^Parameters\n-+\n(?:(?!\S.*\n-+$).*\n?)*", re.MULTILINE)
+_SEVERAL = re.compile(r"^(\w+(?:, \w+)+)\n((?: +\S.*(?:\n|\Z))+)", re.MULTILINE)
+_RETURNS = re.compile(r"^((?:Returns|Yields)\n-+\n)(?>((?:\S.*(?:\n|\Z))+))(?! )", re.MULTILINE)
 
 
 class RestDocstrings(griffe.Extension):
@@ -29,6 +32,8 @@ class RestDocstrings(griffe.Extension):
 
 def as_markdown(text: str) -> str:
     """Translate the parts of a docstring that Markdown writes differently."""
+    text = _PARAMETERS.sub(lambda match: _SEVERAL.sub(_separate, match[0]), text)
+    text = _RETURNS.sub(_indent, text)
     text = _FORMULA_BLOCK.sub(_write_block, text)
     text = _FORMULA.sub(lambda match: f"${' '.join(match[1].split())}$", text)
     text = re.sub(r"::$", ":\x00", text, flags=re.MULTILINE)
@@ -37,6 +42,17 @@ def as_markdown(text: str) -> str:
         text = _DOCTEST.sub(r"\1```python\n\g<0>\n\1```", text)
     text = _REFERENCE_TEXT.sub(r"\1[\2] ", _REFERENCE.sub(r"[\1]", text))
     return _ROLE.sub(_write_link, text)
+
+
+def _separate(match: re.Match[str]) -> str:
+    """Return an entry for each of several parameters: griffe gives all of them the first type."""
+    body = match[2].rstrip("\n")
+    return "".join(f"{name}\n{body}\n" for name in match[1].split(", "))
+
+
+def _indent(match: re.Match[str]) -> str:
+    """Return a section of a text alone: griffe takes it for a type unless it is indented."""
+    return f"{match[1]}:\n" + "".join(f"    {line}\n" for line in match[2].splitlines())
 
 
 def _write_block(match: re.Match[str]) -> str:

@@ -54,6 +54,8 @@ def test_formulas_become_mathml(website):
     assert "<mi>x</mi>" in inline
     assert "&lt;" in inline or "&#x0003C;" in inline
     assert inline.count('form="prefix"') == inline.count('form="postfix"') == 1
+    assert "arg" in write(r'<span class="arithmatex">\(\arg\max_k p\)</span>')
+    assert "\\" not in write(r'<span class="arithmatex">\(\arg\max_k p\)</span>')
     block = write('<div class="arithmatex">\\[\\sum_i x_i\\]</div>')
     assert 'display="block"' in block
 
@@ -119,3 +121,44 @@ def test_all_results_pages_and_pictures_are_in_the_site(website):
     assert {"results/methods-time.png", "results/reproduce/report.html"} <= set(
         outside.find_copies()
     )
+
+
+def test_names_in_a_text_are_broken_where_it_helps(website):
+    keep = website("line_breaks").keep_names
+    assert keep("<code>label --add x.csv</code>") == (
+        '<code>label <span class="name">--add</span> x.csv</code>'
+    )
+    assert keep("<code>TaskSpec.regime</code>") == ("<code>TaskSpec.<wbr>regime</code>")
+    assert keep(f"<code>test_{'x' * 40}</code>") == f"<code>test_<wbr>{'x' * 40}</code>"
+    for other in (
+        "a--b",
+        "<code>label</code>",
+        f"<code>{'a-b' * 10}</code>",
+        "<pre><span></span><code>label --add TaskSpec.regime</code></pre>",
+        "<code><a>tim-adm</a></code>",
+    ):
+        assert keep(other) == other
+
+
+def test_numbers_stay_on_one_line(website):
+    keep = website("line_breaks").keep_numbers
+    assert keep("<td>67.5 ± 0.25</td>") == "<td>67.5\u00a0±\u00a00.25</td>"
+    assert keep("<b>69.9 / -81.2</b>, 95 %") == "<b>69.9\u00a0/\u00a0-81.2</b>, 95\u00a0%"
+    for other in ("<code>4 / 2 % 3</code>", "<pre><b>1 % 2</b></pre>", "yes / no", "a % b"):
+        assert keep(other) == other
+
+
+def test_parameters_that_share_a_text_have_entries_of_their_own(as_markdown):
+    text = "Do.\n\nParameters\n----------\na, b\n    Both\n    of them.\nc\n    One.\n"
+    assert as_markdown(text) == text.replace(
+        "a, b\n    Both\n    of them.", "a\n    Both\n    of them.\nb\n    Both\n    of them."
+    )
+
+
+def test_what_a_function_returns_is_no_type(as_markdown):
+    text = "Returns\n-------\nThe sum,\nand more.\n\nRaises\n------\nError\n    If."
+    assert as_markdown(text) == text.replace(
+        "The sum,\nand more.", ":\n    The sum,\n    and more."
+    )
+    typed = "Returns\n-------\nint\n    The sum."
+    assert as_markdown(typed) == typed
