@@ -47,6 +47,17 @@ def test_empty_labels_are_skipped_and_spaces_are_stripped(run, photos, tmp_path)
     assert labelling.add_labels(run, tmp_path / "c.csv").classes == ("cat", "dog", "eel")
 
 
+def test_a_correction_of_a_deleted_photo_says_what_to_do(made, tmp_path):
+    photos = shutil.copytree(made / "photos", tmp_path / "photos")
+    arguments = (made / "examples", photos, tmp_path / "run")
+    options = {"backbone": made / "weights", "cache": made / "cache"}
+    labelling.label(*arguments, **options)
+    labelling.add_labels(tmp_path / "run", {str(photos / "dog8.png"): "cat"})
+    (photos / "dog8.png").unlink()
+    with pytest.raises(DataError, match=r"dog8.png: has a correction, .* or delete its row in"):
+        labelling.label(*arguments, **options)
+
+
 def test_suggestions_do_not_replace_labels_of_a_person(run):
     sheet = labelling.suggest(run, n=3).sheet
     labelling.suggest(run, n=3)

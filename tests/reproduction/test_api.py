@@ -233,11 +233,11 @@ def test_wrong_arguments_raise_before_any_work(message, tmp_path, no_work):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{}", "not the results of a report, so it is not overwritten; pass another folder as"),
-        ("no json", "not the results of a report, so it is not overwritten; pass another folder"),
+        ("{}", "not the results of a report, so it is not overwritten; pass out=DIR for"),
+        ("no json", "not the results of a report, so it is not overwritten; pass out=DIR"),
         (
             '{"format": "infoshot.reproduce/2", "features": [], "rows": [], "extra": {}}',
-            "not the results of a report, so it is not overwritten; pass another folder as",
+            "not the results of a report, so it is not overwritten; pass out=DIR for",
         ),
     ],
 )
@@ -246,7 +246,7 @@ def test_other_results_are_not_overwritten(content, message, tmp_path, no_work):
     with pytest.raises(DataError) as caught:
         reproduce(tmp_path, only="table1")
     assert message in str(caught.value)
-    assert str(caught.value).endswith("out=DIR.")
+    assert str(caught.value).endswith("pass out=DIR for another folder.")
     assert (tmp_path / "results.json").read_text() == content
 
 

@@ -243,7 +243,10 @@ def _find_image(
     image = locate_image(path)
     ((digest, reason),) = digest_images([image.location], 1)
     if reason:
-        raise DataError(f"{path}: not an image of this run, and not a readable file.")
+        raise DataError(
+            f"{path}: has a correction, but is not an image of this run and not a readable file; "
+            "restore it, or delete its row in the corrections."
+        )
     return image, digest
 
 

@@ -165,8 +165,8 @@ def _read_document(folder: Path) -> _Document | None:
 
 def _not_a_report(path: Path) -> DataError:
     return DataError(
-        f"{path}: not the results of a report, so it is not overwritten; pass another folder as "
-        "out=DIR."
+        f"{path}: not the results of a report, so it is not overwritten; pass out=DIR for another "
+        "folder."
     )
 
 
