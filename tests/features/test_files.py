@@ -149,7 +149,7 @@ BAD_FILES = {
     "lengths differ": (lambda path: _write(path, labels=LABELS[:4]), r"features and labels must have the same length; got 6 and 4"),
     "flat features": (lambda path: _write(path, features=FEATURES[0]), r"features must be \[N, D\].*got float32 \[4\]"),
     "no rows": (lambda path: _write(path, features=FEATURES[:0], labels=LABELS[:0]), r"N and D at least 1; got float32 \[0, 4\]"),
-    "whole-number features": (lambda path: _write(path, features=torch.ones(6, 4, dtype=torch.int32)), r"features must be float16, float32 or float64 \[N, D\]; got int32 \[6, 4\]"),
+    "whole-number features": (lambda path: _write(path, features=torch.ones(6, 4, dtype=torch.int32)), r"features must be float16, float32 or float64 \[N, D\] \(convert integers with \.astype\('float32'\)\); got int32 \[6, 4\]"),
     "float labels": (lambda path: _write(path, labels=LABELS.float()), r"labels must be whole numbers \[N\]; got float32 \[6\]"),
     "labels below -1": (lambda path: _write(path, labels=LABELS - 1), r"labels must be at least -1; got -2"),
     "NaN": (lambda path: _write(path, features=FEATURES / 0 * 0), r"features must be finite; got nan at index \(0, 0\)"),

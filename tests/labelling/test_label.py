@@ -208,7 +208,7 @@ def test_a_correction_that_cannot_be_used_is_not_stored(copy, tmp_path):
 
 def test_a_correction_of_an_unknown_file_is_refused(copy):
     before = (copy / "labels.csv").read_bytes()
-    with pytest.raises(DataError, match=r"nothing\.png: not an image of this run, and not a read"):
+    with pytest.raises(DataError, match=r"nothing\.png: has a correction, but is not an image"):
         add_labels(copy, {"nothing.png": "cat"})
     assert (copy / "labels.csv").read_bytes() == before
 
