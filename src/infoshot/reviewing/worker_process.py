@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,22 +32,24 @@ class WorkerProcess:
         self._arguments = [str(run.absolute()), str(scratch)]
         self._process: subprocess.Popen[str] | None = None
         self._closed = False
+        self._lock = threading.Lock()  # no process is started once it is closed
 
     def start(self) -> None:
         """Start it now, so that its imports are done when it is asked."""
-        if self._closed or (self._process is not None and self._process.poll() is None):
-            return
-        source = str(Path(infoshot.__file__).parents[1])
-        paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "infoshot.reviewing.worker", *self._arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**_SLEEPING_THREADS, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            start_new_session=True,  # Ctrl-C is for the server, which then closes this process
-        )
+        with self._lock:
+            if self._closed or (self._process is not None and self._process.poll() is None):
+                return
+            source = str(Path(infoshot.__file__).parents[1])
+            paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "infoshot.reviewing.worker", *self._arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env={**_SLEEPING_THREADS, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                start_new_session=True,  # Ctrl-C is for the server, which then closes this process
+            )
 
     def ask(self, task: str, **request: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON
         """Send a request; yield the replies to it.
@@ -76,7 +79,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End it now; a run that it was writing is whole."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         if self._process is not None:
             self._process.kill()
             self._process.wait()
