@@ -18,7 +18,8 @@ CHANGED = {
     "drop_factor": 0.5, "momentum": 0.8, "nesterov": True, "weight_decay": 5e-4,
     "train_crop": 64, "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2.0],
     "jitter": 0, "flip": False,
-    "rotation_weight": 0.5, "mixup": 2.0, "distillation_weight": 0.3, "distillation_temperature": 2,
+    "rotation_weight": 0.5, "mixup": 2.0, "mixup_start": 0.5,
+    "distillation_weight": 0.3, "distillation_temperature": 2,
     "classifier": "cosine", "classifier_scale": 30, "classifier_scaling": "fixed", "margin": -0.02,
     "val_tasks": 9, "seed": 3,
 }  # fmt: skip

@@ -107,6 +107,15 @@ def test_mixup_does_nothing_in_evaluation(network, batch):
     torch.testing.assert_close(network(x)[0], expected)
 
 
+def test_inactive_mixup_is_the_plain_loss(network, batch):
+    x, y, targets = batch
+    expected = _cross_entropy(network(x)[0], targets)
+    mixup = ManifoldMixup(network.backbone, 2.0, "cpu")
+    mixup.active = False
+    loss, _ = TrainingLoss(_config(mixup=2.0), 0.0, mixup)(network, x, y)
+    torch.testing.assert_close(loss, expected)
+
+
 def test_share_and_place_have_their_distributions(network):
     mixup = ManifoldMixup(network.backbone, 2.0, "cpu")
     torch.manual_seed(0)

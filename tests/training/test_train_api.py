@@ -129,6 +129,19 @@ def test_interrupted_run_with_rotation_and_mixup_resumes_to_the_same_weights(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_mixup_begins_after_its_share_of_the_epochs(root, tmp_path):
+    def losses(**settings):
+        run = tmp_path / str(len(list(tmp_path.iterdir())))
+        settings = {**RECIPE, "rotation_weight": 1.0, **settings}
+        result = train("folder", root, "conv4", run, epochs=3, settings=settings, device="cpu")
+        return [record.loss for record in result.records]
+
+    plain, late = losses(), losses(mixup=2.0, mixup_start=2 / 3)
+    assert late[:2] == plain[:2]
+    assert late[2] != plain[2]
+    assert losses(mixup=2.0)[0] != plain[0]
+
+
 def test_run_without_a_finished_epoch_is_no_checkpoint_yet(root, tmp_path):
     def stop(phase, done, total):
         if phase == "training" and done > 0:

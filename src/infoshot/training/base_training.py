@@ -145,18 +145,20 @@ class BaseTraining(TrainingProblem[tuple[Tensor, Tensor]]):
         self._batches = Batches(self._images, spec, self._config, ranks=ranks, compile=compile)
         self._forward: Network = self.network
         teacher: Network | None = self._teacher
-        mixup = None
+        self._mixup: ManifoldMixup | None = None
         if self._config.mixup:
-            mixup = ManifoldMixup(self.network.backbone, self._config.mixup, ranks.device)
+            self._mixup = ManifoldMixup(self.network.backbone, self._config.mixup, ranks.device)
         if ranks.size > 1:
             self._forward = DistributedDataParallel(self.network)
         if compile:
             self._forward = torch.compile(self._forward)
             teacher = None if teacher is None else torch.compile(teacher)
-        self._loss = TrainingLoss(self._config, self._smoothing, mixup, teacher)
+        self._loss = TrainingLoss(self._config, self._smoothing, self._mixup, teacher)
 
     def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield network inputs and labels."""
+        if self._mixup is not None:
+            self._mixup.active = self._config.mixes_in(epoch)
         return self._batches.epoch(epoch)
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> StepLoss:

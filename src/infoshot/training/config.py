@@ -52,6 +52,8 @@ class TrainConfig(RunConfig):
         Weight of rotation prediction, which also adds a turned copy of every batch; 0 turns it off.
     mixup
         Parameter of the Beta distribution of manifold mixup; 0 turns it off.
+    mixup_start
+        Share of the epochs that are trained before mixup begins.
     distillation_weight
         Share of the teacher in the loss, if there is one.
     distillation_temperature
@@ -82,6 +84,7 @@ class TrainConfig(RunConfig):
     margin: float = 0.0
     rotation_weight: float = 0.0
     mixup: float = 0.0
+    mixup_start: float = 0.0
     distillation_weight: float = 0.5
     distillation_temperature: float = 4.0
 
@@ -101,6 +104,7 @@ class TrainConfig(RunConfig):
         checks.share_below_one("label_smoothing", self.label_smoothing)
         for name in ("rotation_weight", "mixup"):
             checks.not_negative(name, getattr(self, name))
+        checks.share_below_one("mixup_start", self.mixup_start)
         checks.positive("distillation_temperature", self.distillation_temperature)
         checks.between("distillation_weight", self.distillation_weight, 0, 1)
         self._validate_classifier()
@@ -121,6 +125,10 @@ class TrainConfig(RunConfig):
         if self.batch_size is not None:
             return self.batch_size
         return _PUBLISHED_BATCH.get(self.backbone, 256)
+
+    def mixes_in(self, epoch: int) -> bool:
+        """Return whether images are mixed in an epoch, counted from 0."""
+        return self.mixup > 0 and epoch >= self.mixup_start * self.epochs - 1e-9
 
     def smoothing_over_all(self, n_classes: int) -> float:
         r"""Return the label smoothing as PyTorch counts it.

@@ -23,7 +23,8 @@ class ManifoldMixup:
     """Mixes the input of a backbone, or the output of one of its stages except the last.
 
     Every place is always mixed, all but one with a share of 1, so that a compiled network does the
-    same operations in each step. Random numbers are those of PyTorch's global generator.
+    same operations in each step. While ``active`` is False all shares are 1. Random numbers are
+    those of PyTorch's global generator.
 
     Parameters
     ----------
@@ -41,6 +42,7 @@ class ManifoldMixup:
         self._beta = Beta(parameter, parameter)
         self._shares = torch.ones(1 + len(stages), device=device)
         self._order = torch.empty(0, dtype=torch.int64, device=device)
+        self.active = True
         for place, stage in enumerate(stages, start=1):
             stage.register_forward_hook(partial(self._mix_output, place))
 
@@ -56,7 +58,8 @@ class ManifoldMixup:
         self._order[:n_mixed] = torch.randperm(n_mixed).to(self._order.device)
         place = int(torch.randint(len(self._shares), ()))
         self._shares.fill_(1)
-        self._shares[place] = self._beta.sample()
+        if self.active:
+            self._shares[place] = self._beta.sample()
         return self._shares[place]
 
     @property
