@@ -222,7 +222,7 @@ def test_a_curve_has_the_time_of_tasks_alone(embedded, monkeypatch):
     monkeypatch.setattr(convergence, "solve", count)
     method = METHODS["tim-adm"]
     curve = convergence_curve(embedded, method, TaskSpec(n_shot=5), n_tasks=6, alone=True)
-    assert sizes == [6] + [1] * 7  # together, a warm-up, each alone
+    assert sizes == [6, 6] + [1] * 7  # together after a warm-up, each alone after a warm-up
     assert curve.seconds_alone.shape == curve.seconds_batched.shape == (151,)
     assert (curve.seconds_alone.diff() > 0).all()
     summary = curve.summary()

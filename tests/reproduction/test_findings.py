@@ -169,12 +169,13 @@ def test_no_statement_occurs_twice():
     assert len(set(by_table)) == len(texts) == 38
 
 
-def _times(**seconds):
+def _times(device="cpu", **seconds):
     names = {"ss": "SimpleShot", "adm": "TIM-ADM", "gd": "TIM-GD", "net": "Ent-min {phi+W}"}
     return [
-        {"method": names[key], "alone_s": value, "batched_s": None if key == "net" else value / 4}
+        {"method": names[key], "device": device, "alone_s": value,
+         "batched_s": None if key == "net" else value / 4}
         for key, value in seconds.items()
-    ]
+    ]  # fmt: skip
 
 
 def test_speed_is_compared_on_single_tasks():
@@ -188,6 +189,16 @@ def test_speed_is_compared_on_single_tasks():
     assert [item.published for item in found] == [
         "18.3 times", "9.5 times", "175.0 times", "13.3 times", "244.4 times",
     ]  # fmt: skip
+
+
+def test_speed_is_judged_on_each_device_by_its_own_times():
+    found = check_speed([*_times(adm=0.1, gd=0.5), *_times("cuda", adm=0.1, gd=2.0, net=21.0)])
+    statement = "TIM-ADM is at least 10 times faster than TIM-GD on a single task"
+    verdicts = {item.group: item.verdict for item in found if item.statement == statement}
+    assert verdicts == {"cpu": "does not hold", "cuda": "holds"}
+    judged = {item.group for item in found if "100 times faster than Ent-min" in item.statement
+              and item.verdict == "holds"}  # fmt: skip
+    assert judged == {"cuda"}
 
 
 def test_speed_without_all_times_is_not_run():

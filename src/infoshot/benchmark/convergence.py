@@ -78,6 +78,7 @@ def convergence_curve(
         ids = event.task_ids
         scores[ids, event.step] = accuracy(event.log_posterior(), query_labels[ids]).cpu()
 
+    solve(method.solver, tasks, record_trace=True, quiet=True)  # a warm-up
     solution = solve(method.solver, tasks, record_trace=True, on_step=score, quiet=True)
     trace = solution.trace
     assert trace is not None

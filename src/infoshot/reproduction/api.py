@@ -289,9 +289,8 @@ def _compute(
             add_convergence(plan, store, table, network, bar)
     store.write()  # names and files may be new, even if no number is
     results = Results(planned, store)
-    times = [entry for entry in store.extra.get("run_times", []) if entry["device"] == plan.device]
     families = check_families(results) if results.systems else ()
-    findings = (*check_findings(results, times), *families)
+    findings = (*check_findings(results, store.extra.get("run_times", [])), *families)
     coverage = cover(results, plan.experiments)
     Report(plan, store, results, findings, coverage).write()
     keys = dict.fromkeys(item.key for item in planned if item.key in store.rows)

@@ -175,7 +175,9 @@ class Report:
             counts.append(f"{group.about}: {_count(found)}")
             parts.append(Details(f"Numbers: {group.about}", [finding_table(found, group.about)]))
         timed = [item for item in self._findings if item.timed]
-        counts.append(f"Run-times: {_count(timed)}")
+        for device in dict.fromkeys(item.group for item in timed):
+            found = [item for item in timed if item.group == device]
+            counts.append(f"Run-times{f', {device}' if device else ''}: {_count(found)}")
         judged = [item for item in self._findings if item.table != SYSTEMS]
         matrix = finding_matrix(judged, self._results.groups)
         backbones = backbone_table(self._results)

@@ -239,14 +239,15 @@ def _marked(difference: str, mark: str) -> str:
 
 
 def speed_table(findings: Iterable[Finding]) -> Table:
-    """Return the findings about run times."""
+    """Return the findings about run times, a line for each device."""
     rows = [
-        [item.statement, _emphasise(item.verdict), item.numbers or "-", item.published]
+        [item.statement, item.group or "-", _emphasise(item.verdict), item.numbers or "-",
+         item.published]
         for item in findings
         if item.timed
-    ]
+    ]  # fmt: skip
     note = "One order of magnitude counts as 10 times, two as 100. Single tasks decide."
-    header = ["finding of the paper", "here", "ratio", "paper"]
+    header = ["finding of the paper", "device", "here", "ratio", "paper"]
     return Table(header, rows, "Findings of the paper on run-times", note)
 
 

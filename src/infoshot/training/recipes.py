@@ -32,13 +32,15 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
     "small": {"epochs": 200, "batch_size": 64, "weight_decay": 5e-4, "train_crop": 72},
     "strong": {
-        "epochs": 120,
+        "epochs": 75,
         "schedule": "cosine",
         "nesterov": True,
         "weight_decay": 5e-4,
         "label_smoothing": 0.0,
         "rotation_weight": 1.0,
         "mixup": 2.0,
+        "mixup_start": 0.6,
+        "train_crop": 64,
     },
     "baseline++": {
         "label_smoothing": 0.0,
