@@ -5,10 +5,13 @@ import numpy as np
 from tests.reference.tim_numpy import one_hot, posterior, prototypes, q_step, w_step
 
 
-def shrink(z_s, labels, K, kappa):
-    """(n_k w_k + kappa m) / (n_k + kappa), m the mean of the class means."""
+def shrink(z_s, labels, K, kappa, alone=False):
+    """(n_k w_k + kappa c m) / (n_k + kappa), m the mean of the class means, c = 1 or 1 - r^3."""
     w = prototypes(z_s, one_hot(labels, K))
     m = sum(w) / K
+    if alone:
+        by_chance = sum((w_k - m) @ (w_k - m) for w_k in w) / (K * (K - 1))
+        m = (1 - min(by_chance / (m @ m), 1) ** 3) * m
     counts = [int((np.asarray(labels) == k).sum()) for k in range(K)]
     return np.array([(n * w_k + kappa * m) / (n + kappa) for n, w_k in zip(counts, w, strict=True)])
 
@@ -72,7 +75,7 @@ def tim_auto(z_s, labels, z_q, K, *, n_steps, n_trial_steps, temperature,
     """Probabilities, weights, outlier scores and the chosen weight."""
     y, start = one_hot(labels, K), shrink(z_s, labels, K, shrinkage)
     settings = (solve_temperature, cross_entropy_weight)
-    w, beta, raw = start, None, z_q
+    w, beta, raw = shrink(z_s, labels, K, shrinkage, alone=True), None, z_q
     if len(z_q) >= 2 * K:
         z_q = smooth(z_q, smoothing, n_neighbours)
         evidence = 0.0

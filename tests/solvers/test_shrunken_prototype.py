@@ -7,6 +7,7 @@ import torch
 from infoshot import solve
 from infoshot.benchmark import Protocol, score_cell
 from infoshot.solvers import METHODS, Prototype
+from infoshot.solvers.baselines.prototype import trust_common_mean
 from infoshot.tasks import TaskSpec, gaussian_tasks
 
 
@@ -42,3 +43,17 @@ def test_gains_with_one_example_and_does_no_harm_with_many(embedded):
 
     assert mean("shrunken-prototype", 1) > mean("prototype", 1) + 2
     assert mean("shrunken-prototype", 20) > mean("prototype", 20) - 0.5
+
+
+def test_common_mean_is_trusted_where_it_is_longer_than_by_chance():
+    generator = torch.Generator().manual_seed(0)
+    around_origin = torch.randn(500, 5, 64, generator=generator)
+    assert trust_common_mean(around_origin).mean() < 0.2
+    assert (trust_common_mean(around_origin + 5) > 0.999).all()
+
+
+def test_common_mean_is_trusted_fully_without_spread_and_not_at_the_origin():
+    opposite = torch.tensor([[1.0, 2.0], [-1.0, -2.0]])
+    means = torch.stack((opposite, torch.ones(2, 2), torch.zeros(2, 2)))
+    assert trust_common_mean(means).flatten().tolist() == [0, 1, 0]
+    assert trust_common_mean(torch.ones(1, 3)).item() == 1  # a single class

@@ -136,9 +136,28 @@ def test_few_queries_are_classified_independently(embedded):
             solve(TimAuto(), one).probabilities[:, 0], together.probabilities[:, i]
         )
     labels = solve(METHODS["shrunken-prototype"].solver, tasks).probabilities.argmax(-1)
-    assert torch.equal(together.probabilities.argmax(-1), labels)
+    assert (together.probabilities.argmax(-1) == labels).double().mean() > 0.99
     assert together.n_steps.tolist() == [0] * 20
     assert together.notes[0].startswith("9 queries for 5 classes are too few")
+
+
+def test_few_queries_are_compared_with_the_origin_if_features_are_centred():
+    """One example each, around the origin: the largest product decides, not the task's mean."""
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(200, 7, 64, generator=generator, dtype=torch.float64)
+    z /= z.norm(dim=-1, keepdim=True)
+    tasks = TaskBatch(z[:, :5], torch.arange(5).expand(200, 5), z[:, 5:], 5)
+    largest = (tasks.z_qry @ tasks.z_sup.mT).argmax(-1)
+
+    def agreement(method, shift):
+        moved = dataclasses.replace(tasks, z_sup=tasks.z_sup + shift, z_qry=tasks.z_qry + shift)
+        labels = solve(METHODS[method].solver, moved).probabilities.argmax(-1)
+        return (labels == largest).double().mean()
+
+    assert agreement("tim-auto", 0) > 0.95
+    assert agreement("shrunken-prototype", 0) < 0.9
+    far = torch.full((64,), 10.0)
+    assert agreement("tim-auto", far) == agreement("shrunken-prototype", far)
 
 
 def test_notes_explain_the_decision(embedded):
@@ -158,7 +177,7 @@ def test_notes_explain_the_decision(embedded):
 LEAST = {
     ("balanced", 1): 11, ("balanced", 5): 3.5, ("dirichlet:2", 1): 5, ("dirichlet:2", 5): 1,
     ("effective:2", 1): 4, ("effective:2", 5): 6, ("effective:1", 1): 10, ("effective:1", 5): 11,
-    ("few:5", 1): -0.5, ("few:1", 5): -1.5,
+    ("few:5", 1): 1, ("few:1", 5): -1.5,
 }  # fmt: skip
 
 

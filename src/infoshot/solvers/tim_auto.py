@@ -18,8 +18,9 @@ Objective: [ADM] of ``docs/math.md`` with the chosen :math:`\beta`. Procedure:
    (``graph_evidence.py``). Their log-probabilities are added where steps 2 and 3 leave the balance
    open, see ``pooling.py``, which also says how sharp the probabilities are.
 
-With fewer than two queries per class the nearest shrunken class mean decides. The outlier score of
-a query is its squared distance from the nearest prototype. Prototypes alone classify new samples.
+With fewer than two queries per class the nearest class mean decides, shrunken towards a point that
+is near the origin for whitened features (``prototype.py``). The outlier score of a query is its
+squared distance from the nearest prototype. Prototypes alone classify new samples.
 
 Cost: 140 steps of TIM-ADM (slightly more than 60 for many queries), and for the neighbours 2 to 4
 \|Q\| \|Q\| d operations, from 20,000 queries on about 16,000 \|Q\| d. It is the default, for any
@@ -41,14 +42,13 @@ from infoshot.core import checks
 from infoshot.core.types import TaskBatch
 from infoshot.solvers import balance, pooling
 from infoshot.solvers.adm_blocks import AdmState
-from infoshot.solvers.baselines.prototype import Prototype, shrink
+from infoshot.solvers.baselines.prototype import Prototype, shrink, trust_common_mean
 from infoshot.solvers.neighbours import (
-    Nearest,
     average_with_neighbours,
     find_neighbours,
     similarities_at_a_time,
 )
-from infoshot.solvers.objective import class_counts, class_logits, log_posterior
+from infoshot.solvers.objective import class_counts, class_logits, class_means, log_posterior
 from infoshot.solvers.solver import Rule, Solver
 from infoshot.solvers.tim_adm import TimAdm
 
@@ -133,7 +133,10 @@ class TimAuto(Solver[_AutoState]):
     def init(self, task: TaskBatch) -> _AutoState:
         """Smooth the features, run the trial solves, choose the weight, ask the others."""
         near = None if _too_few(task) else find_neighbours(task.z_qry, self.n_neighbours)
-        smoothed = task if near is None else self._smooth(task, near)
+        smoothed = task
+        if near is not None:
+            z_qry = average_with_neighbours(task.z_qry, near, self.smoothing)
+            smoothed = dataclasses.replace(task, z_qry=z_qry)
         start = self._start(smoothed)
         imbalance, chance = self._evidence(smoothed, start)
         beta = balance.choose_weight(imbalance, chance)
@@ -221,16 +224,13 @@ class TimAuto(Solver[_AutoState]):
         """The solver of the steps; the weights of the marginal entropy are in the states."""
         return self.adm(1.0, self.n_steps + 2 * self.n_trial_steps)
 
-    def _smooth(self, task: TaskBatch, near: Nearest) -> TaskBatch:
-        """Average the queries with their neighbours."""
-        z_qry = average_with_neighbours(task.z_qry, near, self.smoothing)
-        return dataclasses.replace(task, z_qry=z_qry)
-
     def _start(self, task: TaskBatch) -> AdmState:
         """Start from the shrunken class means."""
         start = self._adm.init(task)
         n_shots = class_counts(task.y_sup, task.n_way).to(start.weights.dtype)
-        start.weights = shrink(start.weights, n_shots, self.shrinkage)
+        means = class_means(task.z_sup, task.y_sup, task.n_way) if _too_few(task) else None
+        trust = 1 if means is None else trust_common_mean(means)
+        start.weights = shrink(start.weights, n_shots, self.shrinkage, trust)
         return start
 
     def _evidence(self, task: TaskBatch, start: AdmState) -> tuple[Tensor, Tensor]:

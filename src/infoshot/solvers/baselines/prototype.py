@@ -16,6 +16,10 @@ within classes over that between them, :math:`s_k` is the best linear estimate. 
 class whose only example lies near the middle attracts the queries of others. The method
 ``shrunken-prototype`` uses it.
 
+A mean m of few examples is itself uncertain. If features are centred on the mean of many other
+classes, the origin is a better guess. TIM-auto, where it classifies by class means alone, replaces
+m by c m, see :func:`trust_common_mean`.
+
 Cost: one product, 2 \|Q\| K d operations. When to prefer it: for a single query, for any class
 balance, or as a baseline, since it classifies every query independently. It is the row "CE" of the
 paper's TIM-ADM ablation, and SimpleShot if the features are centred on the mean of the base
@@ -30,6 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+import torch
 from torch import Tensor
 
 from infoshot.core import checks
@@ -92,10 +97,46 @@ class Prototype(Solver[_PrototypeState]):
         return state.weights
 
 
-def shrink(weights: Tensor, n_shots: Tensor, shrinkage: float) -> Tensor:
+def shrink(weights: Tensor, n_shots: Tensor, shrinkage: float, trust: Tensor | float = 1) -> Tensor:
     """Shrink class means, or their coefficients, towards their mean, more for fewer examples.
 
-    ``weights`` have the shape ``(..., class, n)``, ``n_shots`` ``(..., class)``.
+    ``weights`` have the shape ``(..., class, n)``, ``n_shots`` ``(..., class)``. ``trust`` is a
+    factor on the mean of the classes, such as :func:`trust_common_mean` returns.
     """
-    common = weights.mean(-2, keepdim=True)
+    common = weights.mean(-2, keepdim=True) * trust
     return common + (weights - common) * (n_shots / (n_shots + shrinkage)).unsqueeze(-1)
+
+
+def trust_common_mean(means: Tensor) -> Tensor:
+    r"""How much of the mean of the classes is more than chance, between 0 and 1.
+
+    .. math:: c = 1 - r^3, \qquad
+              r = \min\left(\frac{\sum_k \|w_k - m\|^2}{K (K - 1) \|m\|^2}, 1\right)
+
+    The numerator over K (K - 1) is the squared length that m has on average if the classes lie
+    around the origin. Features of unit length have r near 0, since they all point to one side, and
+    whitened ones near 1. The power 1 is the rule of James and Stein; 3 decides sooner.
+
+    Parameters
+    ----------
+    means
+        Class means, shape ``(..., class, dim)``.
+
+    Returns
+    -------
+    Shape ``(..., 1, 1)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> trust_common_mean(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    tensor([[0.]])
+    >>> trust_common_mean(torch.tensor([[9.0, 1.0], [9.0, -1.0]]))
+    tensor([[1.0000]])
+    """
+    n_way = means.shape[-2]
+    common = means.mean(-2, keepdim=True)
+    square = common.square().sum((-2, -1), keepdim=True)
+    spread = (means - common).square().sum((-2, -1), keepdim=True)
+    by_chance = spread / (n_way * max(n_way - 1, 1))
+    return 1 - torch.where(by_chance < square, by_chance / square, 1) ** 3
