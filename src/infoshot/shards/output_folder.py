@@ -230,5 +230,7 @@ def _first_difference(earlier: Any, now: Mapping[str, Any]) -> str:  # noqa: ANN
         return "the settings differ"
     if earlier["support_sha256"] != now["support_sha256"]:
         return "the support differs"
+    if earlier["preparation"] != now["preparation"]:
+        return "its features were prepared differently"
     changed = sorted({str(shard) for shard in earlier["shards"]} ^ set(now["shards"]))
     return f"shards have changed: {changed[0].split(':')[0]}" if changed else "the shards differ"

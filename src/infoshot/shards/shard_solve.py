@@ -223,7 +223,9 @@ class _ShardSolve:
         weights = state.weights.contiguous().numpy().tobytes()
         key = hashlib.sha256(task.key.encode() + weights).hexdigest()
         temperature = self._reporting_temperature(state.beta)
-        classifier = Classifier.of(state.weights, temperature, task.ranks.device)
+        classifier = Classifier.of(
+            state.weights, temperature, task.ranks.device, whitening=task.support.whitening
+        )
         own, n_classes = task.own_shards(), len(task.support.names)
         self._start_phase("labelling", sum(shard.n_rows for shard in own))
         totals = torch.zeros(n_classes + 1, dtype=torch.int64)
@@ -261,7 +263,7 @@ class _ShardSolve:
             return plain
         self.progress.start("checking the class balance on a sample")
         auto = solver if isinstance(solver, TimAuto) else TimAuto()
-        support = task.in_chunks([Piece("", task.support.z, task.support.y)])
+        support = task.in_chunks([Piece.prepared(task.support.z, task.support.y)])
         found = check_balance(auto, support, counts, means, task.sample(n_sample))
         if isinstance(solver, TimAuto):
             weights = shrink(means, counts, auto.shrinkage)
@@ -303,7 +305,7 @@ class _ShardSolve:
         """Write label, confidence and margin of every row of a shard; return the labels."""
         labels = torch.empty(shard.n_rows, dtype=torch.int32)
         confidence, margin = torch.empty(shard.n_rows), torch.empty(shard.n_rows)
-        rows, done = self.task.in_chunks([Piece(str(shard.path), shard.rows())]), 0
+        rows, done = self.task.queries_of([shard]), 0
         for n_new, (label, best, ahead) in rows.map(partial(best_classes, classifier=classifier)):
             some = slice(done, done + n_new)
             labels[some], confidence[some], margin[some] = label, best, ahead

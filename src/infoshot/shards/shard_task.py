@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,28 +15,52 @@ from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
 from infoshot.core.parallel import chunk_ranges
 from infoshot.core.places import Place
+from infoshot.core.tensor_file import digest_tensors
+from infoshot.core.types import BaseStatistics, Preparation
 from infoshot.distributed import Ranks
-from infoshot.features import digest, is_parquet, prepare, read_features
+from infoshot.features import choose_preparation, digest, is_parquet, prepare, read_features
+from infoshot.features.normalize import Whitening, base_statistics
 from infoshot.shards.parquet_shard import ParquetColumns, ParquetShard
 from infoshot.shards.shard_finder import find_shards
 from infoshot.shards.shard_reader import Shard
 from infoshot.solvers import Method, TimAdm, TimAuto, _kernels, balance
 from infoshot.solvers.sharded import half
-from infoshot.solvers.sharded.rows import Piece, Rows, inverse_lengths
+from infoshot.solvers.sharded.rows import Piece, Rows, prepare_rows, row_scales
 
 _METHODS = ("tim-adm", "tim-auto")
+_PREPARATIONS = ("l2", "whitened")
 _FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 512, 16384, 2**20  # of a chunk on a CPU
 _ROWS_ON_GPU, _NUMBERS_ON_GPU = 2**18, 2**28
 _SHARE_OF_GPU = 0.6  # of its free memory that features may fill
+_LARGEST_RATIO = 4  # of the lengths of support and queries that one encoder computed
 
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """Labelled rows of unit length, ``(row, dim)`` in float32, and the names of their classes."""
+    """Labelled rows as the solver gets them, ``(row, dim)`` in float32, and their classes.
+
+    They are whitened by the statistics of the ``base`` classes, or scaled to unit length if it is
+    ``None``; queries must be prepared alike. ``length`` is their median length before.
+    """
 
     z: Tensor
     y: Tensor
     names: tuple[str, ...]
+    base: BaseStatistics | None
+    length: float
+
+    @cached_property
+    def whitening(self) -> Whitening | None:
+        """How rows are whitened."""
+        return None if self.base is None else Whitening.of(self.base)
+
+    @property
+    def preparation(self) -> str:
+        """The preparation as text; equal texts mean equal preparations."""
+        if self.base is None:
+            return "l2"
+        tensors = {"mean": self.base.mean, "scatter": self.base.scatter}
+        return f"whitened by {digest_tensors(tensors, {})}"
 
     @property
     def counts(self) -> Tensor:
@@ -49,11 +74,16 @@ class Support:
 
 
 def read_support(
-    path: Place, *, column: str | None = None, label_column: str | None = None
+    path: Place,
+    preparation: Preparation,
+    *,
+    column: str | None = None,
+    label_column: str | None = None,
 ) -> Support:
     """Read the labelled rows of a feature file; rows with the label -1 are skipped.
 
-    ``column`` and ``label_column`` are those of Parquet, see :func:`infoshot.read_features`.
+    ``preparation`` is what the method asks for; ``column`` and ``label_column`` are those of
+    Parquet, see :func:`infoshot.read_features`.
 
     Raises
     ------
@@ -75,11 +105,14 @@ def read_support(
         more = f" (and {n_missing - 1} more classes)" if n_missing > 1 else ""
         raise DataError(f"{path}: class '{table.class_name(missing)}'{more} has no labelled row.")
     names = tuple(table.class_name(label) for label in range(n_classes))
+    preparation = choose_preparation(table, preparation)
     try:
-        z = prepare(table, "l2")[labelled].float()
+        z = prepare(table, preparation)[labelled].float()
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    return Support(z, y, names)
+    length = float(table.features[labelled].float().norm(dim=1).median())
+    base = base_statistics(table) if preparation == "whitened" else None
+    return Support(z, y, names, base, length)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -116,44 +149,52 @@ class ShardTask:
         return solver.adm(beta, solver.n_steps) if isinstance(solver, TimAuto) else solver
 
     def sample(self, n: int) -> Tensor:
-        """Queries of unit length, evenly spaced over all shards, ``(query, dim)``."""
+        """Queries as the solver gets them, evenly spaced over all shards, ``(query, dim)``."""
         wanted = balance.evenly_spaced(self.n_queries, n)
-        parts, first = [], 0
+        rows, scales, first = [], [], 0
+        whitening = self.support.whitening
         for shard in self.shards:
             own = wanted[(wanted >= first) & (wanted < first + shard.n_rows)] - first
-            z = shard.rows().pick(own.tolist()).float()
-            parts.append(z * inverse_lengths(z, str(shard.path), own.tolist()))
+            rows.append(shard.rows().pick(own.tolist()).float())
+            scales.append(row_scales(rows[-1], str(shard.path), own.tolist(), whitening))
             first += shard.n_rows
-        return torch.cat(parts)
+        z = torch.cat(rows)
+        if whitening is not None:
+            self._check_lengths(z)
+        return prepare_rows(z, torch.cat(scales), whitening)
 
     def own_support(self) -> Rows:
         """Labelled rows of this process."""
         own = slice(self.ranks.rank, None, self.ranks.size)
         z, y = (rows[own].to(self.ranks.device) for rows in (self.support.z, self.support.y))
-        return self.in_chunks([Piece("", z, y)])
+        return self.in_chunks([Piece.prepared(z, y)])
 
     def own_queries(self) -> Rows:
         """Queries of this process; in the memory of a GPU if they fit, float16 if they are."""
         own = self.own_shards()
-        rows = self.in_chunks([Piece(str(shard.path), shard.rows()) for shard in own])
-        device = self.ranks.device
+        rows, device = self.queries_of(own), self.ranks.device
         if device == "cpu":
-            return rows
+            return rows.with_scales()
         halves = all(shard.dtype == torch.float16 for shard in own)
         fast = halves and len(self.support.names) <= half.MOST_CLASSES
         fast = fast and _kernels.available(torch.device(device))
+        rows = dataclasses.replace(rows, as_stored=fast)
         free, _ = torch.cuda.mem_get_info(device)
         if sum(shard.n_bytes for shard in own) > _SHARE_OF_GPU * free:
-            return dataclasses.replace(rows, as_stored=fast)
+            return rows.with_scales()
         pieces = []
         for shard, piece in zip(own, rows.pieces, strict=True):
             z = torch.empty(shard.n_rows, shard.dim, dtype=shard.dtype, device=device)
             for chunk in chunk_ranges(len(z), rows.chunk_size):
                 some = slice(chunk.start, chunk.stop)
                 z[some] = piece.rows[some].to(device)
-            inverse = inverse_lengths(z, piece.name, range(len(z))) if fast else None
-            pieces.append(dataclasses.replace(piece, rows=z, inverse=inverse))
-        return dataclasses.replace(rows, pieces=pieces, as_stored=fast)
+            pieces.append(dataclasses.replace(piece, rows=z))
+        return dataclasses.replace(rows, pieces=pieces).with_scales()
+
+    def queries_of(self, shards: Sequence[Shard]) -> Rows:
+        """Queries of some shards, which are read in chunks."""
+        rows = self.in_chunks([Piece(str(shard.path), shard.rows()) for shard in shards])
+        return dataclasses.replace(rows, whitening=self.support.whitening)
 
     def in_chunks(self, pieces: list[Piece]) -> Rows:
         """Pieces to be read in chunks of a size that suits the device."""
@@ -162,6 +203,19 @@ class ShardTask:
             n_rows = max(_FEWEST_ROWS, min(_MOST_ROWS, _NUMBERS // (n_classes + dim)))
             return Rows(pieces, n_rows, n_threads=torch.get_num_threads())
         return Rows(pieces, min(_ROWS_ON_GPU, _NUMBERS_ON_GPU // n_classes), self.ranks.device)
+
+    def _check_lengths(self, z: Tensor) -> None:
+        """Raise ``DataError`` if these queries are not on the scale of the support.
+
+        Other preparations do not depend on the scale, whitening does.
+        """
+        length = float(z.norm(dim=1).median())
+        if not 1 / _LARGEST_RATIO <= length / self.support.length <= _LARGEST_RATIO:
+            raise DataError(
+                f"{self.shards[0].path} and the other shards: rows have a median length of "
+                f"{length:.3g}, those of the support {self.support.length:.3g}; features that are "
+                "whitened must be as one encoder gives them, in both."
+            )
 
 
 def read_task(
@@ -196,9 +250,14 @@ def read_task(
     DataError, InvalidArgumentError
         If something does not fit.
     """
+    if method.preparation not in _PREPARATIONS:
+        raise InvalidArgumentError(
+            f"method must need one of the preparations {', '.join(_PREPARATIONS)} for shards; got "
+            f"'{method.preparation}'."
+        )
     column = None if columns is None else columns.column
     own = column if column is not None and is_parquet(support) else None
-    rows = read_support(support, column=own, label_column=label_column)
+    rows = read_support(support, method.preparation, column=own, label_column=label_column)
     shards = find_shards(queries, columns)
     if column != own and not any(isinstance(shard, ParquetShard) for shard in shards):
         raise InvalidArgumentError(
@@ -216,6 +275,7 @@ def read_task(
     provenance = {
         "support_sha256": digest(support),
         "shards": [shard.fingerprint() for shard in shards],
+        "preparation": rows.preparation,
         "method": method.name,
         "settings": json.loads(json.dumps(solver.settings())),  # as a file returns them
     }
