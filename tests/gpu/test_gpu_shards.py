@@ -27,7 +27,7 @@ def test_sharded_equals_unsharded(tmp_path, half, n_steps, prior):
 @pytest.mark.parametrize("half", [True, False])
 @pytest.mark.parametrize("share", [0.6, 0.0])  # of the memory that shards may fill
 def test_whitened_shards_equal_those_on_a_cpu(tmp_path, monkeypatch, half, share):
-    monkeypatch.setattr("infoshot.shards.shard_task._SHARE_OF_GPU", share)
+    monkeypatch.setattr("infoshot.shards.shard_queries._SHARE_OF_GPU", share)
     on_disk = make_shards(tmp_path, half=half)
     add_base(on_disk, base_statistics())
     for device in ("cpu", "cuda"):

@@ -6,7 +6,7 @@ import torch
 from infoshot.core.types import BaseStatistics
 from infoshot.features.normalize import Whitening
 from infoshot.solvers.sharded import passes
-from infoshot.solvers.sharded.rows import row_scales
+from infoshot.solvers.sharded.row_preparation import RowPreparation
 from tests.solvers.kernel_device import kernel_device
 
 DEVICE = kernel_device()
@@ -27,7 +27,7 @@ def test_kernels_equal_the_passes(n_rows, n_classes, whitened, monkeypatch):
     shift = 3 * torch.randn(n_classes, generator=generator)
     base = BaseStatistics(z[0] + 0.5, torch.randn(4, 16, generator=generator))
     whitening = Whitening.of(base) if whitened else None
-    scales = row_scales(z, "", range(n_rows), whitening)
+    scales = RowPreparation(whitening).measure(z, "", range(n_rows)).scales
     classifier = passes.Classifier.of(w, 15.0, "cpu", whitening=whitening)
     sums = passes.class_sums(z, scales, classifier, 1.1)
     moments = passes.query_moments(z, scales, classifier, 1.1, shift)

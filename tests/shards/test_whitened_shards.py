@@ -19,12 +19,17 @@ from infoshot import (
     write_features,
 )
 from infoshot.core.types import BaseStatistics
+from infoshot.distributed import Ranks
 from infoshot.features import prepare
 from infoshot.features.normalize import Whitening
 from infoshot.shards import solve_shards
+from infoshot.shards.shard_queries import find_query_centres, own_queries
+from infoshot.shards.shard_task import read_task
 from infoshot.solvers import METHODS
 from infoshot.solvers.sharded import passes
-from infoshot.solvers.sharded.rows import Piece, Rows, prepare_rows, row_scales
+from infoshot.solvers.sharded.centres import find_centres
+from infoshot.solvers.sharded.row_preparation import RowPreparation
+from infoshot.solvers.sharded.rows import Piece, Rows
 from tests.shards.made_shards import DIM, N_CLASSES, make_shards
 from tests.shards.test_parquet_shards import read_all, to_parquet
 from tests.shards.test_shard_ranks import start_ranks, wait_for
@@ -63,17 +68,46 @@ def whiten_by_numpy(z, base):
     return torch.from_numpy(0.8 * moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
-def test_whitened_shards_equal_whitening_in_memory(on_disk, tmp_path, monkeypatch):
+def average_by_numpy(z, centres, share=0.3, n_nearest=8):
+    """The formulas of neighbours.py, with centres instead of samples."""
+    z, centres = z.numpy(), centres.double().numpy()
+    distances = ((z[:, None] - centres) ** 2).sum(-1)
+    near = np.argsort(distances, axis=1)[:, :n_nearest]
+    weights = np.exp(-20 / 2 * np.take_along_axis(distances, near, 1))
+    weights /= weights.sum(1, keepdims=True)
+    mixed = (1 - share) * z + share * np.einsum("nj,njd->nd", weights, centres[near])
+    lengths = [np.linalg.norm(x, axis=1, keepdims=True) for x in (z, mixed)]
+    return torch.from_numpy(mixed * lengths[0] / lengths[1])
+
+
+def read_state(out):
+    return load_file(out / "state.safetensors")
+
+
+@pytest.mark.parametrize("smoothing", [0.3, 0.0])
+def test_whitened_shards_equal_whitening_in_memory(on_disk, tmp_path, monkeypatch, smoothing):
     """With all queries in the trial solves, it is the same solve without the others."""
     monkeypatch.setattr("infoshot.solvers.tim_auto._MOST_TRIAL_QUERIES", 2400)
     monkeypatch.setattr("infoshot.shards.sample_check._LEAST", 2400)
-    z_sup, z_qry = (whiten_by_numpy(z, base_statistics()) for z in (on_disk.z_sup, on_disk.z_qry))
-    task = TaskBatch(z_sup[None], on_disk.y_sup[None], z_qry[None], N_CLASSES)
-    expected = solve(TimAuto(smoothing=0), task)
-    solve_shards(on_disk.support, on_disk.queries, tmp_path / "out", method="tim-auto")
-    temperature = float(expected.temperatures[0])
-    log_p = TimAuto(temperature=temperature).classify(task.z_qry, expected.prototypes)
-    check_same(tmp_path / "out", log_p[0].exp(), 1e-4)
+    solve_shards(
+        on_disk.support, on_disk.queries, tmp_path / "out", method="tim-auto",
+        settings={"smoothing": smoothing},
+    )  # fmt: skip
+    z_sup, whitened = (
+        whiten_by_numpy(z, base_statistics()) for z in (on_disk.z_sup, on_disk.z_qry)
+    )
+    centres = read_state(tmp_path / "out")["centres"]
+    assert len(centres) == (2400 // 16 if smoothing else 0)
+    z_qry = average_by_numpy(whitened, centres) if smoothing else whitened
+    solver, y_sup = TimAuto(smoothing=0), on_disk.y_sup[None]
+    task, plain = (TaskBatch(z_sup[None], y_sup, z[None], N_CLASSES) for z in (z_qry, whitened))
+    w = solve(solver, task).prototypes
+    # How sharp probabilities are follows from queries that are not averaged, as in memory, and
+    # from the weight that is chosen with those that are, see pooling.py.
+    beta, other_beta = (float(solver.init(each).beta) for each in (task, plain))
+    temperature = float(solve(solver, plain).temperatures) * (beta / other_beta) ** 0.08
+    probabilities = TimAuto(temperature=temperature).classify(task.z_qry, w)[0].exp()
+    check_same(tmp_path / "out", probabilities, 2e-4)
 
 
 def test_two_processes_equal_one(on_disk, tmp_path):
@@ -95,7 +129,7 @@ def test_parquet_gives_the_same_bytes(tmp_path):
     assert np.array_equal(found["confidence"], expected["confidence"])
 
 
-def test_real_features_in_shards_equal_those_in_memory(embedded, tmp_path):
+def test_real_features_get_nearly_the_labels_of_the_solve_in_memory(embedded, tmp_path):
     """512 float16 features of ResNet-18, whose base statistics come with the package."""
     labels = torch.where(embedded.labels < 5, embedded.labels, -1)
     support = torch.cat([(labels == k).nonzero()[:5].flatten() for k in range(5)])
@@ -108,19 +142,64 @@ def test_real_features_in_shards_equal_those_in_memory(embedded, tmp_path):
     (tmp_path / "shards").mkdir()
     np.save(tmp_path / "shards" / "a.npy", rows[:2000].numpy())
     save_file({"features": rows[2000:].contiguous()}, tmp_path / "shards" / "b.safetensors")
-    solve_shards(
-        tmp_path / "support.safetensors", tmp_path / "shards", tmp_path / "out",
-        method="tim-auto", settings={"n_steps": 60},
-    )  # fmt: skip
     every = dataclasses.replace(table, features=rows, labels=labels[queries])
     z_sup, z_qry = (prepare(each, "whitened").double() for each in (table, every))
     task = TaskBatch(z_sup[None], table.labels[None], z_qry[None], 5)
-    expected = solve(TimAuto(smoothing=0), task).prototypes
-    weights = load_file(tmp_path / "out" / "state.safetensors")["weights"]
-    torch.testing.assert_close(weights, expected[0], atol=1e-3, rtol=0)
-    best = TimAuto().classify(task.z_qry, expected)[0].argmax(-1)
-    parts = [load_file(tmp_path / "out" / "labels" / f"{name}.safetensors") for name in "ab"]
-    assert (torch.cat([part["labels"] for part in parts]) == best).float().mean() > 0.999
+    expected = solve(METHODS["tim-auto"].solver, task).probabilities[0].argmax(-1)
+    agreement = {}
+    for smoothing in (0.3, 0.0):
+        out = tmp_path / f"out {smoothing}"
+        solve_shards(
+            tmp_path / "support.safetensors", tmp_path / "shards", out, method="tim-auto",
+            settings={"smoothing": smoothing},
+        )  # fmt: skip
+        parts = [load_file(out / "labels" / f"{name}.safetensors") for name in "ab"]
+        same = torch.cat([part["labels"] for part in parts]) == expected
+        agreement[smoothing] = float(same.float().mean())
+    assert agreement[0.3] > max(0.94, agreement[0.0])
+
+
+def test_centres_are_those_of_lloyds_algorithm(tmp_path, monkeypatch):
+    """However rows are divided into files and chunks."""
+    monkeypatch.setattr("infoshot.solvers.sharded.centres._STEPS", 4)
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(500, DIM, generator=generator)
+    prepared = torch.nn.functional.normalize(z, dim=1).double().numpy()
+    expected = prepared[:20].copy()
+    expected[7] = 5  # far from all rows: it stays
+    start = torch.from_numpy(expected).float()
+    for _ in range(4):
+        nearest = ((prepared[:, None] - expected) ** 2).sum(-1).argmin(1)
+        for centre in set(nearest):
+            expected[centre] = prepared[nearest == centre].mean(0)
+    for sizes, chunk_size in (((500,), 500), ((1, 0, 299, 200), 33)):
+        rows = Rows([Piece("", part) for part in z.split(sizes)], chunk_size)
+        found = find_centres(rows, start, lambda sums: sums)
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+
+
+def test_queries_are_averaged_where_enough_of_them_are_whitened(tmp_path):
+    """From 16 queries per centre and four centres per class on."""
+    fewest = 16 * 4 * N_CLASSES
+    for n, known, method, settings, expected in (
+        (fewest, True, "tim-auto", {}, 4 * N_CLASSES),
+        (fewest - 1, True, "tim-auto", {}, 0),
+        (fewest, True, "tim-auto", {"smoothing": 0.0}, 0),
+        (fewest, False, "tim-auto", {}, 0),
+        (fewest, True, "tim-adm", {}, 0),
+        (16 * 65 * N_CLASSES, True, "tim-auto", {}, 64 * N_CLASSES),
+    ):
+        folder = tmp_path / f"{n} {known} {method} {settings}"
+        folder.mkdir()
+        on_disk = make_shards(folder, sizes=(n // 2, n - n // 2))
+        if known:
+            add_base(on_disk, base_statistics())
+        solve_shards(
+            on_disk.support, on_disk.queries, folder / "out", method=method,
+            settings={"n_steps": 1, **settings},
+        )  # fmt: skip
+        assert len(read_state(folder / "out")["centres"]) == expected
+        assert json.loads((folder / "out" / "run.json").read_text())["centres"] == expected
 
 
 def test_the_preparation_follows_method_and_support(tmp_path):
@@ -196,10 +275,30 @@ def test_shards_on_another_scale_than_the_support_are_refused(on_disk, tmp_path)
     unit = torch.nn.functional.normalize(on_disk.z_qry, dim=1)
     np.save(on_disk.queries / "unit.npy", unit.numpy() / 2)
     solve_shards(on_disk.support, on_disk.queries, tmp_path / "adm", settings=STEPS)
-    with pytest.raises(DataError, match=r"unit\.npy .* median length of 0\.5, those of the supp"):
+    with pytest.raises(
+        DataError, match=r"unit\.npy: the median length .* is 0\.5, that of the support"
+    ):
         solve_shards(
             on_disk.support, on_disk.queries, tmp_path / "auto", settings=STEPS, method="tim-auto"
         )
+
+
+@pytest.mark.parametrize("share", [0.6, 0.0])  # of the memory that rows may fill
+def test_rows_that_a_gpu_holds_are_those_that_are_read(on_disk, monkeypatch, share):
+    """On a device that is not called "cpu", which PyTorch takes for a CPU."""
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (2**30, 2**30))
+    monkeypatch.setattr("infoshot.shards.shard_queries._SHARE_OF_GPU", share)
+    method, found = METHODS["tim-auto"], []
+    for device in ("cpu", "cpu:0"):
+        task = read_task(on_disk.support, on_disk.queries, method, Ranks(device=device))
+        rows = own_queries(task, task.preparation(find_query_centres(task)))
+        found.append(torch.cat([z for _, z in rows.map(rows.preparation.apply)]))
+        assert len(rows) == 2400
+    held = isinstance(rows.pieces[0].rows, torch.Tensor)
+    assert held == (share > 0)
+    # Rows that are held keep the dtype of their file.
+    half = held and rows.pieces[0].rows.dtype == torch.float16
+    torch.testing.assert_close(*found, atol=1e-3 if half else 1e-5, rtol=0)
 
 
 @pytest.fixture
@@ -212,8 +311,9 @@ def test_passes_over_whitened_rows_are_those_over_prepared_rows(whitening):
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(300, DIM, generator=generator) + 10 * whitening.mean.float()
     w = torch.randn(5, DIM, generator=generator, dtype=torch.float64) / 5
-    scales = row_scales(z, "", range(300), whitening)
-    prepared = prepare_rows(z.double(), scales.double(), whitening).float()
+    preparation = RowPreparation(whitening)
+    scales = preparation.measure(z, "", range(300)).scales
+    prepared = preparation.apply(z, scales)
     torch.testing.assert_close(prepared.norm(dim=1), torch.full((300,), 0.8))
     one = torch.ones_like(scales)
     plain = passes.Classifier.of(w, 15.0, "cpu")
@@ -232,12 +332,13 @@ def test_passes_over_whitened_rows_are_those_over_prepared_rows(whitening):
 def test_rows_without_a_direction_are_named(whitening):
     z = torch.rand(4, DIM)
     z[2] = whitening.mean
-    rows = Rows([Piece("a.npy", torch.rand(3, DIM)), Piece("b.npy", z)], 2, whitening=whitening)
+    rows = Rows([Piece("a.npy", torch.rand(3, DIM)), Piece("b.npy", z)], 2)
+    rows = dataclasses.replace(rows, preparation=RowPreparation(whitening))
     with pytest.raises(DataError, match=r"^b\.npy: row 2 is the mean of the base classes, which"):
-        rows.with_scales()
+        rows.measure()
     z[2, 0] = torch.nan
     with pytest.raises(DataError, match=r"^b\.npy: row 2 has values that are not finite"):
-        rows.with_scales()
+        rows.measure()
     z[2] = 0  # a direction like any other, since the mean is not zero
-    (_, scales) = rows.with_scales().pieces
-    assert scales.scales.shape == (4, 1)
+    _, b = rows.measure().pieces
+    assert b.measured.scales.shape == (4, 1)

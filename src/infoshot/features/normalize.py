@@ -177,10 +177,18 @@ class Whitening:
 
     def shorten(self, rows: Tensor) -> Tensor:
         """Apply T, which is symmetric, to rows that are centred or differences."""
+        return self._add_along(rows, -self.removed)
+
+    def lengthen(self, rows: Tensor) -> Tensor:
+        """Apply the inverse of T."""
+        return self._add_along(rows, self.removed / (1 - self.removed))
+
+    def _add_along(self, rows: Tensor, shares: Tensor) -> Tensor:
+        """Add to rows shares of their parts along the directions."""
         directions = self.directions.to(rows)
-        along = (rows @ directions.mT).mul_(self.removed.to(rows))
-        shortened: Tensor = rows - along @ directions
-        return shortened
+        along = (rows @ directions.mT).mul_(shares.to(rows))
+        changed: Tensor = rows + along @ directions
+        return changed
 
 
 def base_statistics(table: FeatureTable) -> BaseStatistics | None:

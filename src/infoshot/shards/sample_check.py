@@ -2,7 +2,7 @@
 
 TIM-auto does the same on all queries of a small task: from the imbalance of two trial solves it
 chooses the weight of the marginal entropy, see ``solvers/balance.py``. Here an evenly spaced sample
-stands for all queries, and queries are not averaged with their neighbours.
+stands for all queries.
 """
 
 from dataclasses import dataclass

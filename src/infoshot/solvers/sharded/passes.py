@@ -6,7 +6,7 @@ first. Rows need no second maximum for q: its numerators
 most :math:`K^{1+\alpha} \max(1, s_k)^{1-b}`, the largest of a row is at least
 :math:`|Q|^{-b}`, and both are well within float32.
 
-Rows come as they are, with their scales s (``rows.py``). As T is symmetric, a product of a class
+Rows come with their scales s, see ``row_preparation.py``. As T is symmetric, a product of a class
 weight with :math:`z' = s \, T (z - \mu)` is :math:`s \left((T w)^T z - (T w)^T \mu\right)`, and a
 sum :math:`\sum_i a_i z'_i` is T times :math:`\sum_i a_i s_i (z_i - \mu)`. So a pass needs
 :math:`T w`, which :class:`Classifier` holds, and the caller applies T to its sums.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infoshot.solvers.sharded.rows import RowWhitening
+from infoshot.solvers.sharded.row_preparation import RowWhitening
 
 DTYPE = torch.float32  # dtype of the class weights
 _LOG2_E = math.log2(math.e)

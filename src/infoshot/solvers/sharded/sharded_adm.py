@@ -51,8 +51,8 @@ class ShardedAdm:
         sums = self._sum(self._over_queries(partial(kit.class_sums, **how), w.new_zeros(len(w))))
         moments = partial(kit.query_moments, **how, shift=self._shift(sums))
         own = self._over_queries(moments, w.new_zeros(len(w), w.shape[1] + 2))
-        if self.queries.whitening is not None:
-            own[:, :-2] = self.queries.whitening.shorten(own[:, :-2])
+        if (whitening := self.queries.preparation.whitening) is not None:
+            own[:, :-2] = whitening.shorten(own[:, :-2])
         total = self._sum(own + self._over_support(w))
         moved, a, c = total[:, :-2], total[:, -2:-1], total[:, -1:]
         updated = (a * w + moved) / c
@@ -106,5 +106,5 @@ class ShardedAdm:
         return self.sum_over_processes(own).cpu()
 
     def _classifier(self, w: Tensor, rows: Rows, dtype: torch.dtype = passes.DTYPE) -> Classifier:
-        temperature, device = self.solver.temperature, rows.device
-        return Classifier.of(w, temperature, device, dtype=dtype, whitening=rows.whitening)
+        whitening, temperature = rows.preparation.whitening, self.solver.temperature
+        return Classifier.of(w, temperature, rows.device, dtype=dtype, whitening=whitening)
