@@ -9,7 +9,7 @@ anonymous memory (``RssAnon``, without the pages of mapped files) above that aft
 
 ``--whitened`` compares TIM-auto on rows of unit length, on whitened rows, and on whitened rows that
 are averaged with their nearest centres, in turns: seconds per iteration (the best of three solves),
-and what a solve takes besides its iterations.
+what a solve takes besides its iterations, and memory beyond that of the solves before.
 """
 
 import argparse
@@ -133,23 +133,29 @@ def compare_preparations(folder, options):
     found = {kind: [] for kind in kinds}
     for _ in range(3):
         for kind, (name, settings) in kinds.items():
-            start = time.perf_counter()
-            summary = solve_shards(
-                folder / f"{name}.safetensors", folder / "queries", folder / kind, force=True,
-                method="tim-auto", settings={"n_steps": options.steps, **settings},
-                device=options.device,
-            )  # fmt: skip
+            with Peak() as memory:
+                start = time.perf_counter()
+                summary = solve_shards(
+                    folder / f"{name}.safetensors", folder / "queries", folder / kind, force=True,
+                    method="tim-auto", settings={"n_steps": options.steps, **settings},
+                    device=options.device,
+                )  # fmt: skip
+                seconds = time.perf_counter() - start
             step = summary.seconds_per_step
-            rest = time.perf_counter() - start - step * summary.n_steps
-            found[kind].append((step, rest))
-    best = {kind: [min(times) for times in zip(*runs, strict=True)] for kind, runs in found.items()}
+            rest = seconds - step * summary.n_steps
+            found[kind].append((step, rest, (memory.peak - memory.before) / 2**20))
+    best = {kind: [*map(min, zip(*runs, strict=True))] for kind, runs in found.items()}
+    # Memory that one solve frees is kept for the next, so the first needs the most.
+    for kind, runs in found.items():
+        best[kind][-1] = max(memory for *_, memory in runs)
     return {
         kind: {
             "seconds_per_iteration": round(step, 4),
             "ratio": round(step / best["unit_length"][0], 2),
             "seconds_besides": round(rest, 2),
+            "own_memory_mb": round(memory),
         }
-        for kind, (step, rest) in best.items()
+        for kind, (step, rest, memory) in best.items()
     }
 
 

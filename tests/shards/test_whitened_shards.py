@@ -75,7 +75,7 @@ def average_by_numpy(z, centres, share=0.3, n_nearest=8):
     near = np.argsort(distances, axis=1)[:, :n_nearest]
     weights = np.exp(-20 / 2 * np.take_along_axis(distances, near, 1))
     weights /= weights.sum(1, keepdims=True)
-    mixed = (1 - share) * z + share * np.einsum("nj,njd->nd", weights, centres[near])
+    mixed = (1 - share) * z + share * np.einsum("ij,ijk->ik", weights, centres[near])
     lengths = [np.linalg.norm(x, axis=1, keepdims=True) for x in (z, mixed)]
     return torch.from_numpy(mixed * lengths[0] / lengths[1])
 

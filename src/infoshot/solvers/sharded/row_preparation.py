@@ -62,11 +62,11 @@ class Measured:
         none = scales[:, :0]
         return cls(scales, none.short(), none)
 
-    @classmethod
-    def join(cls, parts: Sequence["Measured"]) -> "Measured":
-        """Those of all parts, of which there is at least one."""
-        columns = ((part.scales, part.numbers, part.weights) for part in parts)
-        return cls(*map(torch.cat, zip(*columns, strict=True)))
+    def write_part(self, first: int, part: "Measured") -> None:
+        """Write what was measured of some of the rows to its place."""
+        some = slice(first, first + len(part.scales))
+        self.scales[some], self.numbers[some] = part.scales, part.numbers
+        self.weights[some] = part.weights
 
     def part(self, some: slice, device: str) -> "Measured":
         """Those of some of the rows."""
@@ -92,6 +92,13 @@ class RowPreparation:
 
     whitening: RowWhitening | None = None
     averaging: Averaging | None = None
+
+    def allocate(self, n_rows: int, device: str) -> Measured:
+        """Memory for what is measured of this many rows."""
+        averaging = self.averaging
+        n = 0 if averaging is None else min(averaging.n_nearest, len(averaging.centres))
+        scales, weights = (torch.empty(n_rows, columns, device=device) for columns in (1, n))
+        return Measured(scales, torch.empty(n_rows, n, dtype=torch.int16, device=device), weights)
 
     def measure(self, z: Tensor, name: str, numbers: Sequence[int]) -> Measured:
         """Measure rows, ``(row, dim)``.

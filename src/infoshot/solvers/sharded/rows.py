@@ -92,13 +92,14 @@ class Rows:
         DataError
             If a row is not finite or has no direction; the message names it.
         """
-        found = {id(piece): list[Measured]() for piece in self.pieces}
-        for piece, measured in self._map(lambda piece, chunk: (piece, self._read(piece, chunk)[1])):
-            found[id(piece)].append(measured)
+        # Allocated beforehand: small tensors between those of the chunks would fragment the memory.
+        found = [self.preparation.allocate(len(piece.rows), self.device) for piece in self.pieces]
+        place = {id(piece): measured for piece, measured in zip(self.pieces, found, strict=True)}
+        for piece, chunk, measured in self._map(lambda *of: (*of, self._read(*of)[1])):
+            place[id(piece)].write_part(chunk.start, measured)
         pieces = [
-            dataclasses.replace(piece, measured=Measured.join(found[id(piece)]))
-            for piece in self.pieces
-            if len(piece.rows)
+            dataclasses.replace(piece, measured=measured)
+            for piece, measured in zip(self.pieces, found, strict=True)
         ]
         return dataclasses.replace(self, pieces=pieces)
 
