@@ -17,6 +17,7 @@ from tests.image_folders import make_folders
 from tests.ray_cluster import CLIENT_PORT, end_process, processes_of, two_nodes, wait_until
 from tests.shards.made_shards import make_shards
 from tests.shards.test_shard_ranks import start_ranks, wait_for
+from tests.shards.test_whitened_shards import add_base, base_statistics
 
 pytestmark = pytest.mark.ray
 
@@ -236,6 +237,16 @@ def test_a_solve_gives_the_bytes_of_torchrun(on_disk, under_torchrun, cluster, t
     assert "130,001 rows of 5 shards labelled after 150 iterations" in done.stdout
     assert "solving" in done.stderr
     check_equal_results(tmp_path / "run", under_torchrun)
+
+
+def test_a_whitened_solve_gives_the_bytes_of_torchrun(engine, tmp_path):
+    on_disk = make_shards(tmp_path)
+    add_base(on_disk, base_statistics())
+    out, expected = tmp_path / "ray", tmp_path / "torchrun"
+    codes, output = wait_for(start_ranks(2, on_disk, expected, "--method", "tim-auto"))
+    assert codes == [0, 0], output
+    solve_shards(on_disk.support, on_disk.queries, out, method="tim-auto", engine=engine)
+    check_equal_results(out, expected)
 
 
 @pytest.mark.parametrize("number", [0, 1])

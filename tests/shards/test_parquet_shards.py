@@ -135,7 +135,7 @@ def test_two_processes_decode_and_label_like_one(made, tmp_path):
     assert codes == [0, 0], output
     one, two = read_all(tmp_path / "one"), read_all(tmp_path / "two")
     assert one.select(["id", "label"]).equals(two.select(["id", "label"]))
-    np.testing.assert_allclose(one["margin"], two["margin"], atol=1e-6)
+    np.testing.assert_allclose(one["margin"], two["margin"], atol=5e-6)
     assert not (tmp_path / "two" / "decoded").exists()
 
 

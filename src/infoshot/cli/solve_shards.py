@@ -29,7 +29,13 @@ def solve_shards_command(
     out: Annotated[
         str, typer.Option(metavar="PATH", help="Folder for labels, state and run.json.")
     ],
-    method: Annotated[str, typer.Option(help="tim-adm or tim-auto.")] = "tim-adm",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="tim-adm or tim-auto, which whitens features if the support file or the package "
+            "knows the base classes of its network."
+        ),
+    ] = "tim-adm",
     settings: given.Settings = None,
     prior: Annotated[
         str | None,

@@ -24,9 +24,11 @@ features of these networks can be whitened wherever they come from.
 """
 
 import warnings
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -143,13 +145,50 @@ def whiten(features: Tensor, base: BaseStatistics) -> Tensor:
     tensor([[1.6667, 0.0000],
             [0.0000, 5.0000]])
     """
-    _, deviations, directions = torch.linalg.svd(base.scatter.double(), full_matrices=False)
-    removed = 1 - (1 + _SHARE_OF_SCATTER * deviations.square()).rsqrt()
-    removed, directions = removed.to(features), directions.to(features)
-    centred = features - base.mean.to(features)
-    along = (centred @ directions.mT).mul_(removed)
-    shortened: Tensor = centred - along @ directions
-    return shortened
+    whitening = Whitening.of(base)
+    return whitening.shorten(features - whitening.mean.to(features))
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """The whitening of this module, for rows that are prepared in parts.
+
+    Parameters
+    ----------
+    mean
+        Mean feature of the base classes, shape ``(dim,)``, float64.
+    directions
+        The directions that T shortens, unit vectors, shape ``(direction, dim)``, float64.
+    removed
+        The share of the length that T removes along each, shape ``(direction,)``, float64.
+    """
+
+    mean: Tensor
+    directions: Tensor
+    removed: Tensor
+    length: ClassVar[float] = _LENGTH
+
+    @classmethod
+    def of(cls, base: BaseStatistics) -> "Whitening":
+        """Compute T from what is known about the base classes."""
+        _, deviations, directions = torch.linalg.svd(base.scatter.double(), full_matrices=False)
+        removed = 1 - (1 + _SHARE_OF_SCATTER * deviations.square()).rsqrt()
+        return cls(base.mean.double(), directions, removed)
+
+    def shorten(self, rows: Tensor) -> Tensor:
+        """Apply T, which is symmetric, to rows that are centred or differences."""
+        return self._add_along(rows, -self.removed)
+
+    def lengthen(self, rows: Tensor) -> Tensor:
+        """Apply the inverse of T."""
+        return self._add_along(rows, self.removed / (1 - self.removed))
+
+    def _add_along(self, rows: Tensor, shares: Tensor) -> Tensor:
+        """Add to rows shares of their parts along the directions."""
+        directions = self.directions.to(rows)
+        along = (rows @ directions.mT).mul_(shares.to(rows))
+        changed: Tensor = rows + along @ directions
+        return changed
 
 
 def base_statistics(table: FeatureTable) -> BaseStatistics | None:

@@ -55,7 +55,8 @@ def solve_shards(
         Folder for ``labels/NAME.safetensors`` of every shard NAME (``labels/NAME.parquet`` of
         Parquet), the state and ``run.json``.
     method
-        ``"tim-adm"`` or ``"tim-auto"``.
+        ``"tim-adm"`` or ``"tim-auto"``. ``"tim-auto"`` whitens features where the base classes of
+        the network are known from the support; both must then be as the encoder gives them.
     settings
         Hyperparameters to change, such as ``{"n_steps": 50}``.
     prior

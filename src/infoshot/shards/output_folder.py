@@ -34,12 +34,14 @@ _STATE_KIND, _LABELS_KIND, _SUMMARY_KIND = "progress", "labels", "infoshot.solve
 class ResumeState:
     """Class weights, ``(class, dim)`` in float64, after ``n_steps`` iterations.
 
-    ``provenance`` is everything the solve depends on, ``beta`` the weight of the marginal entropy,
+    ``provenance`` is everything the solve depends on. Queries are averaged with the ``centres``,
+    ``(centre, dim)`` in float32, if there are any. ``beta`` is the weight of the marginal entropy,
     and ``note`` says how it was chosen.
     """
 
     provenance: Mapping[str, Any]
     weights: Tensor
+    centres: Tensor
     n_steps: int
     beta: float
     note: str = ""
@@ -77,15 +79,15 @@ class OutputFolder:
             "note": state.note,
             "ended": state.converged,
         }
-        tensors = {"weights": state.weights}
+        tensors = {"weights": state.weights, "centres": state.centres}
         write_tensor_file(self.path / STATE_NAME, tensors, facts, kind=_STATE_KIND)
 
     def read_state(
-        self, provenance: Mapping[str, Any], shape: tuple[int, ...]
+        self, provenance: Mapping[str, Any], shape: tuple[int, ...], n_centres: int
     ) -> ResumeState | None:
         """Read the state of the solve of this provenance; ``None`` if the folder has no state.
 
-        ``shape`` is that of the class weights.
+        ``shape`` is that of the class weights, ``n_centres`` the number of centres.
 
         Raises
         ------
@@ -108,12 +110,13 @@ class OutputFolder:
         state = ResumeState(
             provenance=provenance,
             weights=tensors.get("weights", torch.empty(0)),
+            centres=tensors.get("centres", torch.empty(0)),
             n_steps=facts.get("n_steps", -1),
             beta=facts.get("beta", -1),
             note=facts.get("note", ""),
             converged=facts.get("ended", False),
         )
-        if not _is_sound(state, shape):
+        if not _is_sound(state, shape, n_centres):
             raise DataError(
                 f"{path}: damaged, or not a {_STATE_KIND} file; pass force=True to replace it."
             )
@@ -203,13 +206,16 @@ def _is_labels(path: Path) -> bool:
     return "solve" in facts
 
 
-def _is_sound(state: ResumeState, shape: tuple[int, ...]) -> bool:
+def _is_sound(state: ResumeState, shape: tuple[int, ...], n_centres: int) -> bool:
     """Whether values that a file claims to be a state can be one."""
-    weights, n_steps, beta = state.weights, state.n_steps, state.beta
+    weights, centres, n_steps, beta = state.weights, state.centres, state.n_steps, state.beta
     return (
         weights.shape == shape
         and weights.dtype == torch.float64
         and bool(weights.isfinite().all())
+        and centres.shape == (n_centres, shape[1])
+        and centres.dtype == torch.float32
+        and bool(centres.isfinite().all())
         and type(n_steps) is int
         and n_steps >= 0
         and isinstance(beta, (int, float))
@@ -226,9 +232,12 @@ def _first_difference(earlier: Any, now: Mapping[str, Any]) -> str:  # noqa: ANN
         return "it does not say which"
     if earlier["method"] != now["method"]:
         return f"the method was {earlier['method']!s:.60}"
-    if earlier["settings"] != now["settings"]:
-        return "the settings differ"
-    if earlier["support_sha256"] != now["support_sha256"]:
-        return "the support differs"
+    for names, difference in (
+        (["support_sha256"], "the support differs"),
+        (["preparation"], "its features were prepared differently"),
+        (["settings", "centres"], "the settings differ"),
+    ):
+        if any(earlier[name] != now[name] for name in names):
+            return difference
     changed = sorted({str(shard) for shard in earlier["shards"]} ^ set(now["shards"]))
     return f"shards have changed: {changed[0].split(':')[0]}" if changed else "the shards differ"

@@ -2,7 +2,7 @@
 
 TIM-auto does the same on all queries of a small task: from the imbalance of two trial solves it
 chooses the weight of the marginal entropy, see ``solvers/balance.py``. Here an evenly spaced sample
-stands for all queries, and queries are not averaged with their neighbours.
+stands for all queries.
 """
 
 from dataclasses import dataclass
@@ -50,10 +50,9 @@ def check_balance(
     counts, means
         Number of rows of each class, ``(class,)``, and their mean, ``(class, dim)``, float64.
     sample
-        Some of the queries, ``(query, dim)``.
+        Some of the queries, prepared like the labelled rows, ``(query, dim)``.
     """
-    pieces = [Piece("the sample of the queries", sample)]
-    queries = Rows(pieces, support.chunk_size, support.device, support.n_threads)
+    queries = Rows([Piece.prepared(sample)], support.chunk_size, support.device, support.n_threads)
     shares = []
     for beta in balance.TRIAL_WEIGHTS:
         adm = ShardedAdm(
@@ -86,7 +85,7 @@ def choose_temperature(auto: TimAuto, z: Tensor, y: Tensor, sample: Tensor, beta
     z, y
         All labelled rows, ``(row, dim)``, and their classes, ``(row,)``.
     sample
-        Some of the queries, ``(query, dim)``.
+        Some of the queries, prepared like the labelled rows, ``(query, dim)``.
     beta
         The weight of the marginal entropy.
     """

@@ -133,6 +133,20 @@ class ShardRows:
         return rows
 
 
+@dataclass(frozen=True)
+class PickedRows:
+    """Some rows of a shard, by number; a slice of them is read into a new tensor."""
+
+    rows: ShardRows
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, some: slice) -> Tensor:
+        return self.rows.pick(self.numbers[some])
+
+
 def open_shard(path: Path) -> Shard:
     """Read the shape of a shard from its header.
 

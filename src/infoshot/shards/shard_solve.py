@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import time
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -23,13 +24,20 @@ from infoshot.shards.output_folder import COPIES_NAME, OutputFolder, ResumeState
 from infoshot.shards.parquet_labels import read_parquet_counts, write_parquet_labels
 from infoshot.shards.parquet_shard import ParquetShard, check_space, remove_copies
 from infoshot.shards.sample_check import check_balance, choose_temperature, sample_size
+from infoshot.shards.shard_queries import (
+    check_lengths,
+    find_query_centres,
+    own_queries,
+    queries_of,
+    sample_queries,
+)
 from infoshot.shards.shard_reader import Shard
 from infoshot.shards.shard_task import ShardTask
 from infoshot.solvers import TimAdm, TimAuto, balance
 from infoshot.solvers.baselines.prototype import shrink
 from infoshot.solvers.pooling import MEANS_TEMPERATURE
 from infoshot.solvers.sharded.passes import Classifier, best_classes
-from infoshot.solvers.sharded.rows import Piece
+from infoshot.solvers.sharded.rows import Piece, Rows
 from infoshot.solvers.sharded.sharded_adm import ShardedAdm
 
 _WATCHED = 2048  # queries whose probabilities are compared with the tolerance
@@ -112,8 +120,8 @@ def solve_task(
         state = solve.start_or_resume(force=force)
         if not is_main:
             record_writer(out)  # the main process has locked the folder by now
-        state, seconds = solve.iterate(state)
-        counts, n_labelled = solve.label_shards(state)
+        state, seconds, measured = solve.iterate(state)
+        counts, n_labelled = solve.label_shards(state, measured)
         had_summary = task.ranks.broadcast_flag(solve.folder.has_summary())
         summary = ShardSummary(
             out=out,
@@ -143,21 +151,26 @@ class _ShardSolve:
 
     def start_or_resume(self, *, force: bool) -> ResumeState:
         """State that an earlier call left, or the initial one; the same in all processes."""
-        ranks, means = self.task.ranks, self.task.support.means()
-        state = ResumeState(self.task.provenance, means, 0, 1.0)
+        task, ranks, means = self.task, self.task.ranks, self.task.support.means()
+        n_centres, dim = task.n_centres, means.shape[1]
         earlier = None
         if ranks.is_main:
             self.folder.check_kind()
             if not force:
-                earlier = self.folder.read_state(self.task.provenance, tuple(means.shape))
+                earlier = self.folder.read_state(task.provenance, tuple(means.shape), n_centres)
         if not ranks.broadcast_flag(earlier is not None and self.folder.has_summary()):
             self._decode_shards()
-        if ranks.is_main:
-            state = earlier or self._initial_state(means)
-            if earlier is None:
-                self.folder.clear()
-            elif earlier.n_steps:
-                self.progress.say(f"resuming after iteration {earlier.n_steps}")
+        if ranks.broadcast_flag(earlier is not None):
+            centres = torch.zeros(n_centres, dim) if earlier is None else earlier.centres
+        else:
+            centres = self._find_centres()
+        centres = ranks.broadcast(centres).cpu()
+        state = earlier or ResumeState(task.provenance, means, centres, 0, 1.0)
+        if ranks.is_main and earlier is None:
+            state = self._initial_state(state)
+            self.folder.clear()
+        elif state.n_steps:
+            self.progress.say(f"resuming after iteration {state.n_steps}")
         numbers = torch.tensor([state.n_steps, state.beta, state.converged], dtype=torch.float64)
         n_steps, beta, converged = ranks.broadcast(numbers).tolist()
         return dataclasses.replace(
@@ -183,22 +196,39 @@ class _ShardSolve:
             self._advance(shard.n_rows)
         task.ranks.sum(torch.zeros(1))
 
-    def iterate(self, state: ResumeState) -> tuple[ResumeState, float | None]:
-        """Take the remaining iterations; returns the state and the seconds of an iteration."""
+    def _find_centres(self) -> Tensor:
+        """Find the centres that queries are averaged with, after a check of their lengths."""
+        if self.task.ranks.is_main:
+            check_lengths(self.task)
+        if self.task.n_centres:
+            self.progress.start("finding centres of the queries")
+        return find_query_centres(self.task)
+
+    def iterate(self, state: ResumeState) -> tuple[ResumeState, float | None, Sequence[Piece]]:
+        """Take the remaining iterations.
+
+        Returns
+        -------
+        The state, the seconds of an iteration, and the queries of this process, measured; without
+        iterations ``None`` and no queries.
+        """
         task, ranks = self.task, self.task.ranks
         n_left = 0 if state.converged else task.solver.n_steps - state.n_steps
         if n_left <= 0:
-            return state, None
+            return state, None, []
+        preparation, solver = task.preparation(state.centres), task.adm(state.beta)
         adm = ShardedAdm(
-            solver=task.adm(state.beta),
+            solver=solver,
             support=task.own_support(),
-            queries=task.own_queries(),
+            queries=own_queries(task, preparation),
             n_support=len(task.support.z),
             n_queries=task.n_queries,
             sum_over_processes=ranks.sum,
         )
         self.progress.start("solving", n_left, "iterations")
-        watched = task.sample(min(task.n_queries, _WATCHED)) if ranks.is_main else None
+        watched = None
+        if ranks.is_main and solver.tolerance is not None:
+            watched = sample_queries(task, min(task.n_queries, _WATCHED), preparation)
         start, first, written = time.perf_counter(), state.n_steps, None
         with ThreadPoolExecutor(1) as writer:  # writes a state while the next one is computed
             while state.n_steps < first + n_left and not state.converged:
@@ -210,10 +240,13 @@ class _ShardSolve:
                     written = writer.submit(self.folder.write_state, state)
             if written is not None:
                 written.result()
-        return state, (time.perf_counter() - start) / (state.n_steps - first)
+        seconds = (time.perf_counter() - start) / (state.n_steps - first)
+        return state, seconds, adm.queries.pieces
 
-    def label_shards(self, state: ResumeState) -> tuple[Tensor, int]:
+    def label_shards(self, state: ResumeState, measured: Sequence[Piece]) -> tuple[Tensor, int]:
         """Label all shards that have no labels of this solve.
+
+        ``measured`` are the queries of this process, if iterations were taken.
 
         Returns
         -------
@@ -223,14 +256,21 @@ class _ShardSolve:
         weights = state.weights.contiguous().numpy().tobytes()
         key = hashlib.sha256(task.key.encode() + weights).hexdigest()
         temperature = self._reporting_temperature(state.beta)
-        classifier = Classifier.of(state.weights, temperature, task.ranks.device)
+        classifier = Classifier.of(
+            state.weights, temperature, task.ranks.device, whitening=task.support.whitening
+        )
         own, n_classes = task.own_shards(), len(task.support.names)
+        preparation = task.preparation(state.centres)
+        pieces = {piece.name: piece for piece in measured}
         self._start_phase("labelling", sum(shard.n_rows for shard in own))
         totals = torch.zeros(n_classes + 1, dtype=torch.int64)
         for shard in own:
             counts = self._read_counts(shard, key)
             if counts is None:
-                labels = self._label_shard(shard, classifier, key)
+                rows = queries_of(task, [shard], preparation)
+                if known := pieces.get(str(shard.path)):
+                    rows = dataclasses.replace(rows, pieces=[known])
+                labels = self._label_shard(shard, rows, classifier, key)
                 counts = labels.long().bincount(minlength=n_classes)
                 totals[-1] += 1
             else:
@@ -250,19 +290,20 @@ class _ShardSolve:
         }
         self.folder.write_summary({**self.task.provenance, **facts, **about})
 
-    def _initial_state(self, means: Tensor) -> ResumeState:
+    def _initial_state(self, state: ResumeState) -> ResumeState:
         """State before the first iteration: class means, and the balance that a sample suggests."""
         task, solver, counts = self.task, self.task.solver, self.task.support.counts
         beta = 0.0 if isinstance(solver, TimAuto) else solver.marginal_entropy_weight
-        plain = ResumeState(task.provenance, means, 0, beta)
+        plain, means = dataclasses.replace(state, beta=beta), state.weights
         n_sample = sample_size(task.n_queries, len(means))
         decided = isinstance(solver, TimAdm) and (solver.class_prior is not None or beta == 0)
         if decided or n_sample < 2 * len(means):
             return plain
         self.progress.start("checking the class balance on a sample")
         auto = solver if isinstance(solver, TimAuto) else TimAuto()
-        support = task.in_chunks([Piece("", task.support.z, task.support.y)])
-        found = check_balance(auto, support, counts, means, task.sample(n_sample))
+        support = task.in_chunks([Piece.prepared(task.support.z, task.support.y)])
+        sample = sample_queries(task, n_sample, task.preparation(state.centres))
+        found = check_balance(auto, support, counts, means, sample)
         if isinstance(solver, TimAuto):
             weights = shrink(means, counts, auto.shrinkage)
             return dataclasses.replace(plain, weights=weights, beta=found.beta, note=found.note)
@@ -283,7 +324,8 @@ class _ShardSolve:
             return solver.temperature
         if task.n_queries < 2 * len(counts):
             return MEANS_TEMPERATURE
-        sample = task.sample(sample_size(task.n_queries, len(counts)))
+        n_sample = sample_size(task.n_queries, len(counts))
+        sample = sample_queries(task, n_sample, task.preparation())
         return choose_temperature(solver, task.support.z, task.support.y, sample, beta)
 
     def _take_step(
@@ -299,11 +341,11 @@ class _ShardSolve:
             converged = self.task.ranks.broadcast_flag(moved <= tolerance)
         return dataclasses.replace(state, weights=w, n_steps=state.n_steps + 1, converged=converged)
 
-    def _label_shard(self, shard: Shard, classifier: Classifier, key: str) -> Tensor:
+    def _label_shard(self, shard: Shard, rows: Rows, classifier: Classifier, key: str) -> Tensor:
         """Write label, confidence and margin of every row of a shard; return the labels."""
         labels = torch.empty(shard.n_rows, dtype=torch.int32)
         confidence, margin = torch.empty(shard.n_rows), torch.empty(shard.n_rows)
-        rows, done = self.task.in_chunks([Piece(str(shard.path), shard.rows())]), 0
+        done = 0
         for n_new, (label, best, ahead) in rows.map(partial(best_classes, classifier=classifier)):
             some = slice(done, done + n_new)
             labels[some], confidence[some], margin[some] = label, best, ahead

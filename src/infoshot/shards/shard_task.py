@@ -12,74 +12,23 @@ from torch import Tensor
 
 from infoshot.core.checks import order_shares
 from infoshot.core.errors import DataError, InvalidArgumentError
-from infoshot.core.parallel import chunk_ranges
 from infoshot.core.places import Place
 from infoshot.distributed import Ranks
-from infoshot.features import digest, is_parquet, prepare, read_features
+from infoshot.features import digest, is_parquet
 from infoshot.shards.parquet_shard import ParquetColumns, ParquetShard
 from infoshot.shards.shard_finder import find_shards
 from infoshot.shards.shard_reader import Shard
-from infoshot.solvers import Method, TimAdm, TimAuto, _kernels, balance
-from infoshot.solvers.sharded import half
-from infoshot.solvers.sharded.rows import Piece, Rows, inverse_lengths
+from infoshot.shards.shard_support import Support, read_support
+from infoshot.solvers import Method, TimAdm, TimAuto
+from infoshot.solvers.sharded.row_preparation import AT_UNIT_LENGTH, Averaging, RowPreparation
+from infoshot.solvers.sharded.rows import Piece, Rows
 
 _METHODS = ("tim-adm", "tim-auto")
+_PREPARATIONS = ("l2", "whitened")
 _FEWEST_ROWS, _MOST_ROWS, _NUMBERS = 512, 16384, 2**20  # of a chunk on a CPU
 _ROWS_ON_GPU, _NUMBERS_ON_GPU = 2**18, 2**28
-_SHARE_OF_GPU = 0.6  # of its free memory that features may fill
-
-
-@dataclass(frozen=True, eq=False)
-class Support:
-    """Labelled rows of unit length, ``(row, dim)`` in float32, and the names of their classes."""
-
-    z: Tensor
-    y: Tensor
-    names: tuple[str, ...]
-
-    @property
-    def counts(self) -> Tensor:
-        """Number of rows of each class, ``(class,)``, float64."""
-        return self.y.bincount(minlength=len(self.names)).double()
-
-    def means(self) -> Tensor:
-        """Mean of each class, ``(class, dim)``, float64."""
-        sums = torch.zeros(len(self.names), self.z.shape[1], dtype=torch.float64)
-        return sums.index_add_(0, self.y, self.z.double()) / self.counts.unsqueeze(-1)
-
-
-def read_support(
-    path: Place, *, column: str | None = None, label_column: str | None = None
-) -> Support:
-    """Read the labelled rows of a feature file; rows with the label -1 are skipped.
-
-    ``column`` and ``label_column`` are those of Parquet, see :func:`infoshot.read_features`.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than two classes, or a class has no row.
-    """
-    table = read_features(path, column=column, label_column=label_column)
-    labelled = table.labels >= 0
-    present, y = table.labels[labelled].unique(return_inverse=True)
-    highest = int(present[-1]) if len(present) else -1
-    n_classes = max(len(table.class_names), highest + 1)
-    if n_classes < 2:
-        raise DataError(f"{path}: must have labelled rows of at least two classes.")
-    n_missing = n_classes - len(present)
-    if n_missing:
-        # Never a list of all classes: the highest label may be any number.
-        numbered = enumerate([*present.tolist(), n_classes])
-        missing = next(number for number, label in numbered if label != number)
-        more = f" (and {n_missing - 1} more classes)" if n_missing > 1 else ""
-        raise DataError(f"{path}: class '{table.class_name(missing)}'{more} has no labelled row.")
-    names = tuple(table.class_name(label) for label in range(n_classes))
-    try:
-        z = prepare(table, "l2")[labelled].float()
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-    return Support(z, y, names)
+ROWS_PER_CENTRE = 16  # of those that k-means uses
+_FEWEST_PER_CLASS, _MOST_PER_CLASS, _MOST_CENTRES = 4, 64, 4096  # centres
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,53 +64,40 @@ class ShardTask:
         solver = self.solver
         return solver.adm(beta, solver.n_steps) if isinstance(solver, TimAuto) else solver
 
-    def sample(self, n: int) -> Tensor:
-        """Queries of unit length, evenly spaced over all shards, ``(query, dim)``."""
-        wanted = balance.evenly_spaced(self.n_queries, n)
-        parts, first = [], 0
-        for shard in self.shards:
-            own = wanted[(wanted >= first) & (wanted < first + shard.n_rows)] - first
-            z = shard.rows().pick(own.tolist()).float()
-            parts.append(z * inverse_lengths(z, str(shard.path), own.tolist()))
-            first += shard.n_rows
-        return torch.cat(parts)
+    @property
+    def n_centres(self) -> int:
+        """Number of centres that queries are averaged with; 0: they are not averaged."""
+        solver = self.solver
+        if self.support.base is None or not isinstance(solver, TimAuto) or not solver.smoothing:
+            return 0
+        n_classes = len(self.support.names)
+        n = min(self.n_queries // ROWS_PER_CENTRE, _MOST_PER_CLASS * n_classes, _MOST_CENTRES)
+        return n if n >= _FEWEST_PER_CLASS * n_classes else 0
+
+    def preparation(self, centres: Tensor | None = None) -> RowPreparation:
+        """How queries are prepared; with ``centres`` they are averaged with them."""
+        averaging, solver = None, self.solver
+        if centres is not None and len(centres) and isinstance(solver, TimAuto):
+            centres = centres.to(self.ranks.device)
+            averaging = Averaging(centres, solver.smoothing, solver.n_neighbours)
+        return RowPreparation(self.support.whitening, averaging)
 
     def own_support(self) -> Rows:
         """Labelled rows of this process."""
         own = slice(self.ranks.rank, None, self.ranks.size)
         z, y = (rows[own].to(self.ranks.device) for rows in (self.support.z, self.support.y))
-        return self.in_chunks([Piece("", z, y)])
+        return self.in_chunks([Piece.prepared(z, y)])
 
-    def own_queries(self) -> Rows:
-        """Queries of this process; in the memory of a GPU if they fit, float16 if they are."""
-        own = self.own_shards()
-        rows = self.in_chunks([Piece(str(shard.path), shard.rows()) for shard in own])
-        device = self.ranks.device
-        if device == "cpu":
-            return rows
-        halves = all(shard.dtype == torch.float16 for shard in own)
-        fast = halves and len(self.support.names) <= half.MOST_CLASSES
-        fast = fast and _kernels.available(torch.device(device))
-        free, _ = torch.cuda.mem_get_info(device)
-        if sum(shard.n_bytes for shard in own) > _SHARE_OF_GPU * free:
-            return dataclasses.replace(rows, as_stored=fast)
-        pieces = []
-        for shard, piece in zip(own, rows.pieces, strict=True):
-            z = torch.empty(shard.n_rows, shard.dim, dtype=shard.dtype, device=device)
-            for chunk in chunk_ranges(len(z), rows.chunk_size):
-                some = slice(chunk.start, chunk.stop)
-                z[some] = piece.rows[some].to(device)
-            inverse = inverse_lengths(z, piece.name, range(len(z))) if fast else None
-            pieces.append(dataclasses.replace(piece, rows=z, inverse=inverse))
-        return dataclasses.replace(rows, pieces=pieces, as_stored=fast)
-
-    def in_chunks(self, pieces: list[Piece]) -> Rows:
+    def in_chunks(self, pieces: list[Piece], preparation: RowPreparation = AT_UNIT_LENGTH) -> Rows:
         """Pieces to be read in chunks of a size that suits the device."""
         n_classes, dim = len(self.support.names), self.support.z.shape[1]
+        n_threads = 1
         if self.ranks.device == "cpu":
             n_rows = max(_FEWEST_ROWS, min(_MOST_ROWS, _NUMBERS // (n_classes + dim)))
-            return Rows(pieces, n_rows, n_threads=torch.get_num_threads())
-        return Rows(pieces, min(_ROWS_ON_GPU, _NUMBERS_ON_GPU // n_classes), self.ranks.device)
+            n_threads = torch.get_num_threads()
+        else:
+            n_rows = min(_ROWS_ON_GPU, _NUMBERS_ON_GPU // n_classes)
+        return Rows(pieces, n_rows, self.ranks.device, n_threads, preparation=preparation)
 
 
 def read_task(
@@ -196,9 +132,14 @@ def read_task(
     DataError, InvalidArgumentError
         If something does not fit.
     """
+    if method.preparation not in _PREPARATIONS:
+        raise InvalidArgumentError(
+            f"method must need one of the preparations {', '.join(_PREPARATIONS)} for shards; got "
+            f"'{method.preparation}'."
+        )
     column = None if columns is None else columns.column
     own = column if column is not None and is_parquet(support) else None
-    rows = read_support(support, column=own, label_column=label_column)
+    rows = read_support(support, method.preparation, column=own, label_column=label_column)
     shards = find_shards(queries, columns)
     if column != own and not any(isinstance(shard, ParquetShard) for shard in shards):
         raise InvalidArgumentError(
@@ -206,7 +147,7 @@ def read_task(
         )
     if prior is not None:
         method = _with_prior(method, prior, rows.names)
-    solver = _adapt_solver(method)
+    solver = _adapt_solver(method, whitened=rows.base is not None)
     solver.validate(len(rows.names))
     if shards[0].dim != rows.z.shape[1]:
         raise DataError(
@@ -216,11 +157,13 @@ def read_task(
     provenance = {
         "support_sha256": digest(support),
         "shards": [shard.fingerprint() for shard in shards],
+        "preparation": rows.preparation,
         "method": method.name,
         "settings": json.loads(json.dumps(solver.settings())),  # as a file returns them
     }
-    ranks.check_same("support, shards and settings", json.dumps(provenance, sort_keys=True))
     task = ShardTask(support=rows, shards=shards, solver=solver, ranks=ranks, provenance=provenance)
+    provenance["centres"] = task.n_centres
+    ranks.check_same("support, shards and settings", json.dumps(provenance, sort_keys=True))
     if isinstance(solver, TimAuto) and task.n_queries < 2 * len(rows.names):
         raise DataError(
             f"{queries}: tim-auto needs at least two queries per class; got {task.n_queries} for "
@@ -247,7 +190,7 @@ def _with_prior(method: Method, prior: Mapping[str, float], names: Sequence[str]
     return method.with_settings({"class_prior": order_shares(prior, names)})
 
 
-def _adapt_solver(method: Method) -> TimAdm | TimAuto:
+def _adapt_solver(method: Method, *, whitened: bool) -> TimAdm | TimAuto:
     """Return the solver as shards use it; raise if one of its settings would have no effect."""
     solver = method.solver
     if isinstance(solver, TimAdm):
@@ -260,12 +203,14 @@ def _adapt_solver(method: Method) -> TimAdm | TimAuto:
         raise InvalidArgumentError(
             f"method must be one of {', '.join(_METHODS)} for shards; got '{method.name}'."
         )
+    if whitened:
+        return solver
     default = TimAuto()
     if solver.smoothing not in (0, default.smoothing) or (
         solver.n_neighbours != default.n_neighbours
     ):
         raise InvalidArgumentError(
-            "smoothing and n_neighbours cannot be set for shards, where queries are not averaged "
-            "with their neighbours."
+            "smoothing and n_neighbours cannot be set for shards of a network whose base classes "
+            "are not known: their rows are not averaged."
         )
     return dataclasses.replace(solver, smoothing=0.0)

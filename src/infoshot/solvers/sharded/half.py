@@ -1,6 +1,6 @@
 r"""The passes of ``passes.py`` for float16 rows on a GPU, on its tensor cores.
 
-Rows are used as stored, and scores are scaled by the inverse length of their row instead. Class
+Class
 weights are rounded to float16 for the products, which sum in float32: the rounding errors of d
 coordinates average out, so the error of a logit is about :math:`\tau 2^{-12} / \sqrt d`. One kernel
 per pass computes what lies between the products and reads the scores once. Differences q - p are
@@ -16,22 +16,24 @@ DTYPE = torch.float16
 MOST_CLASSES = 4096  # a row of scores must fit into registers
 
 
-def class_sums(z: Tensor, inverse: Tensor, classifier: Classifier, power: float) -> Tensor:
-    """As in ``passes.py``, for rows as stored with their inverse lengths."""
+def class_sums(z: Tensor, scales: Tensor, classifier: Classifier, power: float) -> Tensor:
+    """As in ``passes.py``, for rows in float16."""
     from infoshot.solvers.sharded.pass_kernels import power_sums
 
-    return power_sums(_products(z, classifier), inverse, classifier.bias, power)
+    return power_sums(_products(z, classifier), scales, classifier, power)
 
 
 def query_moments(
-    z: Tensor, inverse: Tensor, classifier: Classifier, power: float, shift: Tensor
+    z: Tensor, scales: Tensor, classifier: Classifier, power: float, shift: Tensor
 ) -> Tensor:
-    """As in ``passes.py``, for rows as stored with their inverse lengths."""
+    """As in ``passes.py``, for rows in float16."""
     from infoshot.solvers.sharded.pass_kernels import SCALE, differences
 
-    moved, sums = differences(_products(z, classifier), inverse, classifier.bias, power, shift)
-    product = torch.mm(moved.T, z, out_dtype=torch.float32).div_(SCALE)
-    return torch.cat((product, sums.float()), dim=1).double()
+    moved, sums = differences(_products(z, classifier), scales, classifier, power, shift)
+    product = torch.mm(moved.T, z, out_dtype=torch.float32)
+    if classifier.mean is not None:
+        product.addr_(moved.sum(0, dtype=torch.float32), classifier.mean, alpha=-1)
+    return torch.cat((product.div_(SCALE), sums.float()), dim=1).double()
 
 
 def _products(z: Tensor, classifier: Classifier) -> Tensor:

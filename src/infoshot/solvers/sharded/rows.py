@@ -1,5 +1,6 @@
 """Many rows of features in files or in memory, processed in chunks."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -7,8 +8,8 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from infoshot.core.errors import DataError
 from infoshot.core.parallel import chunk_ranges, map_chunks
+from infoshot.solvers.sharded.row_preparation import AT_UNIT_LENGTH, Measured, RowPreparation
 
 Result = TypeVar("Result")
 
@@ -23,22 +24,29 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Consecutive rows, with their labels if any; ``name`` is used in error messages.
+    """Rows of one file, with their labels if any, and what was measured of them if it is known.
 
-    ``inverse`` holds their inverse lengths, ``(row, 1)``, if known.
+    Error messages have the ``name`` and the ``numbers`` of the rows; ``None``: 0, 1 and so on.
     """
 
     name: str
     rows: RowSource
     labels: Tensor | None = None
-    inverse: Tensor | None = None
+    numbers: Sequence[int] | None = None
+    measured: Measured | None = None
+
+    @classmethod
+    def prepared(cls, z: Tensor, labels: Tensor | None = None) -> "Piece":
+        """Rows in memory that are used as they are."""
+        return cls("", z, labels, measured=Measured.without_centres(z.new_ones(len(z), 1)))
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Pieces of rows, processed ``chunk_size`` at a time on a device, by some threads on a CPU.
 
-    ``as_stored``: rows are not scaled but passed with their inverse lengths.
+    Rows are converted to float32, unless they are passed ``as_stored``. ``preparation`` is that of
+    rows that have not been measured.
     """
 
     pieces: Sequence[Piece]
@@ -46,77 +54,75 @@ class Rows:
     device: str = "cpu"
     n_threads: int = 1
     as_stored: bool = False
+    preparation: RowPreparation = AT_UNIT_LENGTH
 
     def __len__(self) -> int:
         return sum(len(piece.rows) for piece in self.pieces)
 
     def map(self, work: Callable[..., Result]) -> Iterator[tuple[int, Result]]:
-        """Apply ``work`` to the rows of every chunk, in order; it may write into them.
+        """Apply ``work`` to the rows of every chunk, their scales, and their labels if any.
 
-        Rows are float32 and of unit length, unless they are ``as_stored``; labels are passed with
-        them if there are any.
+        Rows have their centres added, see ``row_preparation.py``.
 
         Yields
         ------
-        The number of rows of the chunk, and the result.
+        The number of rows of the chunk, and the result, in order.
 
         Raises
         ------
         DataError
-            If a row is not finite or has length zero; the message names it.
+            If a row that has not been measured is not finite or has no direction; the message names
+            it.
         """
+
+        def on_chunk(piece: Piece, chunk: range) -> tuple[int, Result]:
+            z, measured = self._read(piece, chunk)
+            inputs = [self.preparation.add_centres(z, measured), measured.scales]
+            if piece.labels is not None:
+                inputs.append(piece.labels[chunk.start : chunk.stop].to(self.device))
+            return len(chunk), work(*inputs)
+
+        return self._map(on_chunk)
+
+    def measure(self) -> "Rows":
+        """Return the same rows measured, so that later passes need not do it.
+
+        Raises
+        ------
+        DataError
+            If a row is not finite or has no direction; the message names it.
+        """
+        # Allocated beforehand: small tensors between those of the chunks would fragment the memory.
+        found = [self.preparation.allocate(len(piece.rows), self.device) for piece in self.pieces]
+        place = {id(piece): measured for piece, measured in zip(self.pieces, found, strict=True)}
+        for piece, chunk, measured in self._map(lambda *of: (*of, self._read(*of)[1])):
+            place[id(piece)].write_part(chunk.start, measured)
+        pieces = [
+            dataclasses.replace(piece, measured=measured)
+            for piece, measured in zip(self.pieces, found, strict=True)
+        ]
+        return dataclasses.replace(self, pieces=pieces)
+
+    def _map(self, on_chunk: Callable[[Piece, range], Result]) -> Iterator[Result]:
+        """Call a function for the chunks of all pieces; yield its results in order."""
         chunks = (
             (piece, chunk)
             for piece in self.pieces
             for chunk in chunk_ranges(len(piece.rows), self.chunk_size)
         )
 
-        def on_chunk(which: tuple[Piece, range]) -> tuple[int, Result]:
+        def call(which: tuple[Piece, range]) -> Result:
             with torch.inference_mode():
-                return len(which[1]), work(*self._inputs(*which))
+                return on_chunk(*which)
 
-        return map_chunks(on_chunk, chunks, self.n_threads, split_single=False)
+        return map_chunks(call, chunks, self.n_threads, split_single=False)
 
-    def _inputs(self, piece: Piece, chunk: range) -> list[Tensor]:
-        """Arguments of ``work`` for a chunk."""
+    def _read(self, piece: Piece, chunk: range) -> tuple[Tensor, Measured]:
+        """Rows of a chunk, and what was measured of them."""
         some = slice(chunk.start, chunk.stop)
-        if self.as_stored:
-            z, inverse = piece.rows[some].to(self.device), piece.inverse
-            return [z, inverse_lengths(z, piece.name, chunk) if inverse is None else inverse[some]]
-        # Rows of a file are in a tensor of their own already.
-        copy = isinstance(piece.rows, Tensor)
-        z = piece.rows[some].to(self.device, torch.float32, copy=copy)
-        inputs = [z.mul_(inverse_lengths(z, piece.name, chunk))]
-        if piece.labels is not None:
-            inputs.append(piece.labels[some].to(self.device))
-        return inputs
-
-
-def inverse_lengths(z: Tensor, name: str, numbers: Sequence[int]) -> Tensor:
-    """Inverse lengths of rows, float32, ``(row, 1)``.
-
-    Parameters
-    ----------
-    z
-        The rows, ``(row, dim)``.
-    name, numbers
-        The file they come from, and their row numbers there.
-
-    Raises
-    ------
-    DataError
-        If a row is not finite or has length zero; the message names it.
-    """
-    length: Tensor = torch.linalg.vector_norm(z, dim=1, keepdim=True, dtype=torch.float32)
-    # A value that is not finite makes the length not finite, so this check is cheap.
-    if not bool(((length > 0) & (length < torch.inf)).all()):
-        for wrong, what in (
-            (~z.isfinite().all(1), "has values that are not finite"),
-            ((z == 0).all(1), "is all zero, which has no direction"),
-            (length.squeeze(1) == 0, "has values that are too small to be squared"),
-            (length.squeeze(1).isinf(), "has values that are too large to be squared"),
-        ):
-            if wrong.any():
-                number = numbers[int(wrong.nonzero()[0])]
-                raise DataError(f"{name}: row {number} {what}.")
-    return length.reciprocal_()
+        z = piece.rows[some].to(self.device)
+        z = z if self.as_stored else z.float()
+        if piece.measured is not None:
+            return z, piece.measured.part(some, self.device)
+        numbers = chunk if piece.numbers is None else piece.numbers[some]
+        return z, self.preparation.measure(z, piece.name, numbers)

@@ -46,11 +46,14 @@ class ShardedAdm:
     def step(self, w: Tensor) -> Tensor:
         """Return the class weights after one iteration."""
         solver, kit = self.solver, half if self.queries.as_stored else passes
-        classifier = Classifier.of(w, solver.temperature, self.queries.device, kit.DTYPE)
+        classifier = self._classifier(w, self.queries, kit.DTYPE)
         how = {"classifier": classifier, "power": 1 + solver.conditional_entropy_weight}
-        sums = self._over_queries(partial(kit.class_sums, **how), w)
+        sums = self._sum(self._over_queries(partial(kit.class_sums, **how), w.new_zeros(len(w))))
         moments = partial(kit.query_moments, **how, shift=self._shift(sums))
-        total = self._over_queries(moments, w, start=self._over_support(w))
+        own = self._over_queries(moments, w.new_zeros(len(w), w.shape[1] + 2))
+        if (whitening := self.queries.preparation.whitening) is not None:
+            own[:, :-2] = whitening.shorten(own[:, :-2])
+        total = self._sum(own + self._over_support(w))
         moved, a, c = total[:, :-2], total[:, -2:-1], total[:, -1:]
         updated = (a * w + moved) / c
         # A class without support weight that is far from all queries keeps its weights.
@@ -58,16 +61,16 @@ class ShardedAdm:
 
     def mean_prediction(self, w: Tensor) -> Tensor:
         """Mean posterior over all queries, ``(class,)``, float64."""
-        classifier = Classifier.of(w, self.solver.temperature, self.queries.device)
-        work = partial(passes.prediction_sums, classifier=classifier)
-        return self._over_queries(work, w) / self.n_queries
+        work = partial(passes.prediction_sums, classifier=self._classifier(w, self.queries))
+        return self._sum(self._over_queries(work, w.new_zeros(len(w)))) / self.n_queries
 
     def moved(self, queries: Tensor, before: Tensor, after: Tensor) -> float:
-        """Largest change of the probabilities of some queries between two class weights."""
+        """Largest change of the probabilities of prepared queries between two class weights."""
         device = self.queries.device
         z = queries.to(device)
+        scales = z.new_ones(len(z), 1)
         p_before, p_after = (
-            passes.posterior(z, Classifier.of(w, self.solver.temperature, device))
+            passes.posterior(z, scales, Classifier.of(w, self.solver.temperature, device))
             for w in (before, after)
         )
         return float((p_after - p_before).abs().max())
@@ -85,17 +88,23 @@ class ShardedAdm:
     def _over_support(self, w: Tensor) -> Tensor:
         """Moments of the support of this process, with its weight relative to the queries."""
         weight = self.solver.support_weight(self.n_support, self.n_queries)
-        classifier = Classifier.of(w, self.solver.temperature, self.support.device)
+        classifier = self._classifier(w, self.support)
         total = w.new_zeros(len(w), w.shape[1] + 2, device=self.support.device)
         for _, part in self.support.map(partial(passes.support_moments, classifier=classifier)):
             total += part
         return total * weight
 
-    def _over_queries(
-        self, work: Callable[..., Tensor], w: Tensor, start: Tensor | None = None
-    ) -> Tensor:
-        """Sum over the queries of all processes; ``start`` is added by each process."""
-        total = w.new_zeros(len(w), device=self.queries.device) if start is None else start
+    def _over_queries(self, work: Callable[..., Tensor], zeros: Tensor) -> Tensor:
+        """Sum over the queries of this process, which begins with ``zeros``."""
+        total = zeros.to(self.queries.device)
         for _, part in self.queries.map(work):
             total += part
-        return self.sum_over_processes(total).cpu()
+        return total
+
+    def _sum(self, own: Tensor) -> Tensor:
+        """Sum over all processes, on the CPU."""
+        return self.sum_over_processes(own).cpu()
+
+    def _classifier(self, w: Tensor, rows: Rows, dtype: torch.dtype = passes.DTYPE) -> Classifier:
+        whitening, temperature = rows.preparation.whitening, self.solver.temperature
+        return Classifier.of(w, temperature, rows.device, dtype=dtype, whitening=whitening)
