@@ -3,9 +3,11 @@ import math
 import pytest
 import torch
 
-from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out
+from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out, weigh_by_shares
 from infoshot.metrics import wilson_interval
 from infoshot.solvers import METHODS
+
+EQUAL = torch.full((5,), 0.2)
 
 
 def held(probabilities, truth):
@@ -23,7 +25,7 @@ def test_calibration_finds_the_true_exponent(true_exponent):
     true = torch.softmax(2 * torch.randn(4000, 5, generator=generator), -1)
     truth = torch.multinomial(true, 1, generator=generator).flatten()
     reported = torch.softmax(true.log() / true_exponent, -1)
-    exponent = held(reported, truth).exponent()
+    exponent = held(reported, truth).exponent(EQUAL)
     assert exponent == pytest.approx(true_exponent, rel=0.1)
     torch.testing.assert_close(calibrate(reported, true_exponent), true, atol=1e-4, rtol=0)
 
@@ -31,7 +33,7 @@ def test_calibration_finds_the_true_exponent(true_exponent):
 def test_a_few_correct_examples_do_not_make_confidences_certain():
     truth = torch.arange(25) % 5
     reported = torch.eye(5)[truth] * 0.9 + 0.02
-    confidence = calibrate(reported, held(reported, truth).exponent()).amax(-1)
+    confidence = calibrate(reported, held(reported, truth).exponent(EQUAL)).amax(-1)
     assert (confidence < 0.99).all()
     assert (confidence > 0.9).all()
 
@@ -43,7 +45,7 @@ def test_a_few_examples_hardly_move_a_calibrated_solver():
     for _ in range(200):
         reported = torch.softmax(2 * torch.randn(25, 5, generator=generator), -1)
         truth = torch.multinomial(reported, 1, generator=generator).flatten()
-        logs.append(math.log(held(reported, truth).exponent()))
+        logs.append(math.log(held(reported, truth).exponent(EQUAL)))
     assert abs(sum(logs) / len(logs)) < 0.1
     assert torch.tensor(logs).std() < 0.2
 
@@ -52,13 +54,41 @@ def test_overconfident_solvers_are_still_corrected():
     generator = torch.Generator().manual_seed(0)
     true = torch.softmax(torch.randn(25, 5, generator=generator), -1)
     truth = torch.multinomial(true, 1, generator=generator).flatten()
-    assert held(torch.softmax(6 * true.log(), -1), truth).exponent() < 0.35
+    assert held(torch.softmax(6 * true.log(), -1), truth).exponent(EQUAL) < 0.35
+
+
+def test_examples_of_classes_without_images_do_not_count():
+    """The images are of two classes of five, and the solver does not recognise the others."""
+    truth = torch.arange(25) % 5
+    good = torch.eye(5)[truth] * 0.75 + 0.05
+    probabilities = good.clone()
+    probabilities[truth >= 2] = torch.eye(5)[truth[truth >= 2] % 2] * 0.75 + 0.05
+    shares = torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0])
+    assert held(probabilities, truth).exponent(EQUAL) < 0.6
+    assert held(probabilities, truth).exponent(shares) >= 1.0
+    assert held(good, truth).exponent(shares) == held(probabilities, truth).exponent(shares)
+
+
+def test_unequal_weights_move_the_exponent_less():
+    """They count like the examples of one class, of which there are fewer."""
+    truth = torch.arange(200) % 5
+    probabilities = torch.full((200, 5), 0.05)
+    probabilities[torch.arange(200), (truth + torch.arange(200) // 100) % 5] = 0.8
+    one_class = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])
+    weights = weigh_by_shares(truth, one_class)
+    assert weights.mean() == pytest.approx(1)
+    assert weights[truth > 0].max() < 1e-9
+    everything, of_one = (held(probabilities, truth).exponent(w) for w in (EQUAL, one_class))
+    own = truth == 0
+    alone = HeldOut(torch.arange(40), truth[own], probabilities[own])
+    assert everything < of_one < 1
+    assert of_one == pytest.approx(alone.exponent(EQUAL), rel=0.1)
 
 
 def test_too_few_examples_do_not_calibrate():
     truth = torch.arange(19) % 5
     reported = torch.softmax(torch.randn(19, 5), -1)
-    assert held(reported, truth).exponent() == 1.0
+    assert held(reported, truth).exponent(EQUAL) == 1.0
     assert not held(reported, truth).enough
 
 

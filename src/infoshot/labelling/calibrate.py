@@ -1,4 +1,4 @@
-"""Estimate the accuracy of a run and calibrate its confidences on held-out examples.
+r"""Estimate the accuracy of a run and calibrate its confidences on held-out examples.
 
 Every example is held out once, except corrections: a person chose those images because they are
 hard. A held-out example is solved among the images by a solve that does not know its label.
@@ -12,6 +12,11 @@ class, and 500 images stand for all of them, so this costs a few small solves. T
   already. Targets are slightly below 1 as in Platt's scaling, so that a few dozen correct examples
   do not make every image certain;
 - show which examples look mislabelled.
+
+For the exponent, an example weighs as much as its class has images: the accuracy on examples of
+classes that hardly occur says nothing about the images. With weights :math:`w_i` of mean 1, n
+examples say as much as :math:`(\sum_i w_i)^2 / \sum_i w_i^2` of equal weight (L. Kish, Survey
+Sampling, 1965), so all weights are multiplied by the ratio of the two numbers.
 """
 
 import math
@@ -31,6 +36,7 @@ _TURNS = 5
 _IMAGES = 500
 _ENOUGH = 20
 _TINY = 1e-30
+_LEAST_SHARE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -77,15 +83,20 @@ class HeldOut:
         low, high = wilson_interval(n_correct, len(self))
         return Estimate(n_correct / len(self), low, high, len(self))
 
-    def exponent(self) -> float:
-        """Return the most probable power of the probabilities; 1 if there are too few examples."""
+    def exponent(self, shares: Tensor) -> float:
+        """Return the most probable power of the probabilities; 1 if there are too few examples.
+
+        ``shares`` are the shares of the classes among the images, shape ``(class,)``.
+        """
         if not self.enough:
             return 1.0
         powers = log_powers(self.probabilities)
         own = log_likelihood(powers, self.truth)
         others = (powers.sum(-1) - own) / (powers.shape[2] - 1)
         doubt = 1 / (len(self) + 2)
-        likelihood = ((1 - doubt) * own + doubt * others).sum(-1)
+        weights = weigh_by_shares(self.truth, shares)
+        weights = weights / weights.square().mean()
+        likelihood = ((1 - doubt) * own + doubt * others) @ weights
         return float(EXPONENTS[(likelihood + log_prior()).argmax()])
 
 
@@ -129,6 +140,25 @@ def hold_out(
     rows, probabilities = zip(*map_chunks(solve_turn, turns, torch.get_num_threads()), strict=True)
     which = torch.cat(rows)
     return HeldOut(which, y_sup[which], torch.cat(probabilities))
+
+
+def weigh_by_shares(truth: Tensor, shares: Tensor) -> Tensor:
+    r"""Weigh examples by the images of their class, :math:`w_i \propto s_{y_i} / n_{y_i}`.
+
+    Parameters
+    ----------
+    truth
+        The classes of the examples; :math:`n_k` of them have the class k.
+    shares
+        Share of each class among the images, :math:`s_k`, shape ``(class,)``.
+
+    Returns
+    -------
+    Weights with the mean 1, float64, shape ``(example,)``.
+    """
+    counts = truth.bincount(minlength=len(shares))
+    weights: Tensor = ((shares.double() + _LEAST_SHARE) / counts.clamp_min(1))[truth]
+    return weights / weights.mean() if len(weights) else weights
 
 
 def calibrate(probabilities: Tensor, exponent: float) -> Tensor:

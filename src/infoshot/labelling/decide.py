@@ -242,10 +242,11 @@ def decide_labels(
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} did not stay finite; check its settings.")
     held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), usable)
+    exponent = held_out.exponent(solution.probabilities[0].mean(0))
     scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
     cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
     classifier = _make_classifier(
-        request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance, base
+        request, method, tasks, solution, exponent, cutoff, classes, provenance, base
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
     for i in (encoded.readable & is_given).nonzero().flatten().tolist():

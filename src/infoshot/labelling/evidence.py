@@ -19,9 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infoshot.labelling.calibrate import HeldOut
-
-_TINY = 1e-12
+from infoshot.labelling.calibrate import HeldOut, weigh_by_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +78,9 @@ def collect_evidence(
         Predictions for the audited images before calibration, shape ``(image, class)``, and the
         classes that a person gave them.
     """
-    n_way = held_out.probabilities.shape[1]
-    counts = held_out.truth.bincount(minlength=n_way)
-    weights = ((shares.double() + _TINY) / counts.clamp_min(1))[held_out.truth]
-    weights = weights / weights.mean() if len(weights) else weights
     if audited is None or truth is None:
-        audited, truth = torch.empty(0, n_way), torch.empty(0, dtype=torch.int64)
+        audited, truth = torch.empty(0, len(shares)), torch.empty(0, dtype=torch.int64)
+    weights = weigh_by_shares(held_out.truth, shares)
     return Evidence(
         torch.cat((held_out.probabilities, audited)),
         torch.cat((held_out.truth, truth)),

@@ -1,10 +1,9 @@
 r"""The passes of ``passes.py`` for float16 rows on a GPU, on its tensor cores.
 
-Class
-weights are rounded to float16 for the products, which sum in float32: the rounding errors of d
-coordinates average out, so the error of a logit is about :math:`\tau 2^{-12} / \sqrt d`. One kernel
-per pass computes what lies between the products and reads the scores once. Differences q - p are
-stored in float16 too, times 4096 so that small ones keep their precision.
+Class weights are rounded to float16 for the products, which sum in float32: the rounding errors of
+d coordinates average out, so the error of a logit is about :math:`\tau 2^{-12} / \sqrt d`. One
+kernel per pass computes what lies between the products and reads the scores once. Differences q - p
+are stored in float16 too, times 4096 so that small ones keep their precision.
 """
 
 import torch
