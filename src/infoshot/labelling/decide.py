@@ -242,11 +242,10 @@ def decide_labels(
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} did not stay finite; check its settings.")
     held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), usable)
-    exponent = held_out.exponent(solution.probabilities[0].mean(0))
     scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
     cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
     classifier = _make_classifier(
-        request, method, tasks, solution, exponent, cutoff, classes, provenance, base
+        request, method, tasks, solution, held_out, cutoff, classes, provenance, base
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
     for i in (encoded.readable & is_given).nonzero().flatten().tolist():
@@ -289,7 +288,7 @@ def _make_classifier(
     method: Method,
     tasks: TaskBatch,
     solution: Solution,
-    exponent: float,
+    held_out: HeldOut,
     cutoff: float,
     classes: tuple[str, ...],
     provenance: Mapping[str, str],
@@ -305,7 +304,7 @@ def _make_classifier(
         method=request.method,
         settings=dict(method.solver.settings()),
         temperature=float(solution.temperatures[0]),
-        exponent=exponent,
+        exponent=held_out.exponent(solution.probabilities[0].mean(0)),
         threshold=request.threshold,
         reject_outliers=request.reject_outliers,
         outlier_cutoff=cutoff,
