@@ -12,7 +12,9 @@ Each row is a kind of pool. In percent of its images that belong to a class, ave
 ``accuracy`` of all labels, ``coverage`` of the prediction sets, and ``labelled``, the images that
 reach the target. ``mean_size`` is the mean size of the sets. ``gap`` is the absolute difference of
 mean confidence and accuracy in points, ``gap_uncalibrated`` that of the probabilities of the
-solver, averaged over pools. In percent of the pools: ``kept``, at
+solver, averaged over pools, and ``estimate_error`` that of the estimated and the true
+accuracy. In percent of the pools: ``estimate_holds``, the accuracy is in the interval of its
+estimate; ``kept``, at
 least 95 % of the images that are marked as labelled are correct, or none is marked; ``nothing``,
 none is marked; ``kept_strictly``, as ``kept`` with out-of-class images counted as errors. In some
 cells the pools are labelled again with 50 random images whose class an audit has shown.
@@ -95,8 +97,12 @@ def score_pool(decision: Decision, truth: Tensor) -> dict[str, float]:
     correct, covered, size, sure, known, confidence, before = table
     n_sure, is_known = float((sure * known).sum()), known > 0
     n_correct = float((sure * known * correct).sum())
+    accuracy, estimate = float(correct[is_known].mean()), decision.held_out.estimate()
+    assert estimate is not None
     return {
-        "accuracy": float(correct[is_known].mean()),
+        "accuracy": accuracy,
+        "estimate_error": abs(estimate.accuracy - accuracy),
+        "estimate_holds": float(estimate.low <= accuracy <= estimate.high),
         "coverage": float(covered[is_known].mean()),
         "mean_size": float(size[is_known].mean()),
         "labelled": float(sure[is_known].mean()),
@@ -186,7 +192,8 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         )  # fmt: skip
         print("| " + " | ".join((*what, *numbers)) + " |")
     means = {name: _mean(rows, name) for name in ("accuracy", "coverage", "mean_size", "labelled",
-             "kept", "kept_strictly", "nothing", "gap", "gap_uncalibrated")}  # fmt: skip
+             "kept", "kept_strictly", "nothing", "gap", "gap_uncalibrated", "estimate_error",
+             "estimate_holds")}  # fmt: skip
     print("\nMean of all cells:", ", ".join(f"{name} {x:.2f}" for name, x in means.items()))
 
 

@@ -203,11 +203,11 @@ def mean_interval(values: Tensor) -> tuple[float, float]:
     return mean, _Z95 * float(values.std()) / math.sqrt(len(values))
 
 
-def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
+def wilson_interval(n_right: float, n: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a proportion; 0 and 1 if ``n`` is 0.
 
     Unlike the normal approximation it stays between 0 and 1 and has a width above 0 when all or
-    none are correct.
+    none are correct. The numbers may be effective ones, of samples with weights.
 
     Examples
     --------

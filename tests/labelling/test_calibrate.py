@@ -7,16 +7,16 @@ from infoshot.labelling.calibrate import HeldOut, calibrate, hold_out, weigh_by_
 from infoshot.metrics import wilson_interval
 from infoshot.solvers import METHODS
 
-EQUAL = torch.full((5,), 0.2)
 
-
-def held(probabilities, truth):
-    return HeldOut(torch.arange(len(truth)), truth, probabilities)
+def held(probabilities, truth, shares=None):
+    if shares is None:
+        shares = truth.bincount(minlength=probabilities.shape[1]) / len(truth)
+    return HeldOut(torch.arange(len(truth)), truth, probabilities, shares)
 
 
 def held_out(name, z_sup, y_sup, z_qry, n_way):
     usable = torch.ones(len(y_sup), dtype=torch.bool)
-    return hold_out(METHODS[name], z_sup, y_sup, z_qry, n_way, usable)
+    return hold_out(METHODS[name], z_sup, y_sup, z_qry, torch.full((n_way,), 1 / n_way), usable)
 
 
 @pytest.mark.parametrize("true_exponent", [0.4, 1.0, 2.5])
@@ -25,7 +25,7 @@ def test_calibration_finds_the_true_exponent(true_exponent):
     true = torch.softmax(2 * torch.randn(4000, 5, generator=generator), -1)
     truth = torch.multinomial(true, 1, generator=generator).flatten()
     reported = torch.softmax(true.log() / true_exponent, -1)
-    exponent = held(reported, truth).exponent(EQUAL)
+    exponent = held(reported, truth).exponent()
     assert exponent == pytest.approx(true_exponent, rel=0.1)
     torch.testing.assert_close(calibrate(reported, true_exponent), true, atol=1e-4, rtol=0)
 
@@ -33,7 +33,7 @@ def test_calibration_finds_the_true_exponent(true_exponent):
 def test_a_few_correct_examples_do_not_make_confidences_certain():
     truth = torch.arange(25) % 5
     reported = torch.eye(5)[truth] * 0.9 + 0.02
-    confidence = calibrate(reported, held(reported, truth).exponent(EQUAL)).amax(-1)
+    confidence = calibrate(reported, held(reported, truth).exponent()).amax(-1)
     assert (confidence < 0.99).all()
     assert (confidence > 0.9).all()
 
@@ -45,7 +45,7 @@ def test_a_few_examples_hardly_move_a_calibrated_solver():
     for _ in range(200):
         reported = torch.softmax(2 * torch.randn(25, 5, generator=generator), -1)
         truth = torch.multinomial(reported, 1, generator=generator).flatten()
-        logs.append(math.log(held(reported, truth).exponent(EQUAL)))
+        logs.append(math.log(held(reported, truth).exponent()))
     assert abs(sum(logs) / len(logs)) < 0.1
     assert torch.tensor(logs).std() < 0.2
 
@@ -54,7 +54,7 @@ def test_overconfident_solvers_are_still_corrected():
     generator = torch.Generator().manual_seed(0)
     true = torch.softmax(torch.randn(25, 5, generator=generator), -1)
     truth = torch.multinomial(true, 1, generator=generator).flatten()
-    assert held(torch.softmax(6 * true.log(), -1), truth).exponent(EQUAL) < 0.35
+    assert held(torch.softmax(6 * true.log(), -1), truth).exponent() < 0.35
 
 
 def test_examples_of_classes_without_images_do_not_count():
@@ -64,9 +64,15 @@ def test_examples_of_classes_without_images_do_not_count():
     probabilities = good.clone()
     probabilities[truth >= 2] = torch.eye(5)[truth[truth >= 2] % 2] * 0.75 + 0.05
     shares = torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0])
-    assert held(probabilities, truth).exponent(EQUAL) < 0.6
-    assert held(probabilities, truth).exponent(shares) >= 1.0
-    assert held(good, truth).exponent(shares) == held(probabilities, truth).exponent(shares)
+    assert held(probabilities, truth).exponent() < 0.6
+    own = held(probabilities, truth, shares)
+    assert own.exponent() == held(good, truth, shares).exponent() >= 1.0
+    assert held(probabilities, truth).estimate().accuracy == pytest.approx(0.4)
+    assert own.estimate().accuracy == pytest.approx(1.0)
+    # Ten examples are left, all correct.
+    assert (own.estimate().low, own.estimate().n_examples) == (
+        pytest.approx(wilson_interval(10, 10)[0], abs=1e-6), 25
+    )  # fmt: skip
 
 
 def test_unequal_weights_move_the_exponent_less():
@@ -78,17 +84,18 @@ def test_unequal_weights_move_the_exponent_less():
     weights = weigh_by_shares(truth, one_class)
     assert weights.mean() == pytest.approx(1)
     assert weights[truth > 0].max() < 1e-9
-    everything, of_one = (held(probabilities, truth).exponent(w) for w in (EQUAL, one_class))
+    everything = held(probabilities, truth).exponent()
+    of_one = held(probabilities, truth, one_class).exponent()
     own = truth == 0
-    alone = HeldOut(torch.arange(40), truth[own], probabilities[own])
+    alone = held(probabilities[own], truth[own]).exponent()
     assert everything < of_one < 1
-    assert of_one == pytest.approx(alone.exponent(EQUAL), rel=0.1)
+    assert of_one == pytest.approx(alone, rel=0.1)
 
 
 def test_too_few_examples_do_not_calibrate():
     truth = torch.arange(19) % 5
     reported = torch.softmax(torch.randn(19, 5), -1)
-    assert held(reported, truth).exponent(EQUAL) == 1.0
+    assert held(reported, truth).exponent() == 1.0
     assert not held(reported, truth).enough
 
 
@@ -150,7 +157,9 @@ def test_corrections_are_examples_but_not_held_out():
     centres = torch.nn.functional.normalize(torch.randn(3, 16, generator=generator), dim=-1)
     y_sup = torch.arange(12) % 3
     usable = torch.arange(12) < 6
-    found = hold_out(METHODS["tim-auto"], centres[y_sup], y_sup, centres.repeat(10, 1), 3, usable)
+    shares = torch.full((3,), 1 / 3)
+    method = METHODS["tim-auto"]
+    found = hold_out(method, centres[y_sup], y_sup, centres.repeat(10, 1), shares, usable)
     assert sorted(found.rows.tolist()) == list(range(6))
 
 

@@ -19,7 +19,8 @@ from infoshot.labelling.prediction_sets import (
 
 
 def held(probabilities, truth):
-    return HeldOut(torch.arange(len(truth)), truth, probabilities)
+    n_way = probabilities.shape[1]
+    return HeldOut(torch.arange(len(truth)), truth, probabilities, torch.full((n_way,), 1 / n_way))
 
 
 def evidence_of(probabilities, truth):

@@ -13,8 +13,8 @@ from infoshot.labelling.target import CERTAINTY, choose_confident, weigh_exponen
 
 
 def evidence_of(probabilities, truth):
-    held_out = HeldOut(torch.arange(len(truth)), truth, probabilities)
     shares = truth.bincount(minlength=probabilities.shape[1]) / len(truth)
+    held_out = HeldOut(torch.arange(len(truth)), truth, probabilities, shares)
     return collect_evidence(held_out, shares)
 
 

@@ -244,7 +244,7 @@ def test_sentences_of_every_situation():
         "The goal of 95 % takes about 99 answers if all labels are correct.",
     ]
     assert say(_audit(5950), 0.95, held_out=Estimate(0.99, 0.9, 1.0, 50))[1].endswith(
-        "answers at the error rate of the held-out examples (1 %)."
+        "answers at the error rate that the held-out examples suggest (1 %)."
     )
     assert (
         "review some photos first"

@@ -136,8 +136,8 @@ def _print(result: LabelResult) -> None:
     if result.estimate:
         estimate = result.estimate
         console.print(
-            f"Of {estimate.n_examples} held-out examples, {estimate.accuracy:.0%} were classified "
-            f"correctly (95% interval {estimate.low:.0%} to {estimate.high:.0%}).",
+            f"Estimated accuracy: {estimate.accuracy:.0%} (95% interval {estimate.low:.0%} to "
+            f"{estimate.high:.0%}), by {estimate.n_examples} held-out examples.",
             soft_wrap=True,
         )
     if result.target and result.target.n_images:

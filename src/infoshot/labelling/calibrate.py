@@ -13,10 +13,11 @@ class, and 500 images stand for all of them, so this costs a few small solves. T
   do not make every image certain;
 - show which examples look mislabelled.
 
-For the exponent, an example weighs as much as its class has images: the accuracy on examples of
-classes that hardly occur says nothing about the images. With weights :math:`w_i` of mean 1, n
-examples say as much as :math:`(\sum_i w_i)^2 / \sum_i w_i^2` of equal weight (L. Kish, Survey
-Sampling, 1965), so all weights are multiplied by the ratio of the two numbers.
+In both, an example weighs as much as its class has images: whether examples of classes that hardly
+occur are recognised says nothing about the images. With weights :math:`w_i` of mean 1, n examples
+say as much as :math:`(\sum_i w_i)^2 / \sum_i w_i^2` of equal weight (L. Kish, Survey Sampling,
+1965). The interval has this number of examples, and the likelihood of the exponent its ratio to n
+as a factor.
 """
 
 import math
@@ -61,11 +62,14 @@ class HeldOut:
         Their classes.
     probabilities
         Predicted probabilities, shape ``(held_out, class)``.
+    shares
+        Share of each class among the images, shape ``(class,)``.
     """
 
     rows: Tensor
     truth: Tensor
     probabilities: Tensor
+    shares: Tensor
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -79,25 +83,28 @@ class HeldOut:
         """Estimate the accuracy; ``None`` without held-out examples."""
         if not len(self):
             return None
-        n_correct = int((self.probabilities.argmax(-1) == self.truth).sum())
-        low, high = wilson_interval(n_correct, len(self))
-        return Estimate(n_correct / len(self), low, high, len(self))
+        weights = weigh_by_shares(self.truth, self.shares)
+        is_correct = self.probabilities.argmax(-1) == self.truth
+        accuracy = min(1.0, float((weights * is_correct).mean()))
+        n_equal = len(self) * self._information(weights)
+        low, high = wilson_interval(accuracy * n_equal, n_equal)
+        return Estimate(accuracy, low, high, len(self))
 
-    def exponent(self, shares: Tensor) -> float:
-        """Return the most probable power of the probabilities; 1 if there are too few examples.
-
-        ``shares`` are the shares of the classes among the images, shape ``(class,)``.
-        """
+    def exponent(self) -> float:
+        """Return the most probable power of the probabilities; 1 if there are too few examples."""
         if not self.enough:
             return 1.0
         powers = log_powers(self.probabilities)
         own = log_likelihood(powers, self.truth)
         others = (powers.sum(-1) - own) / (powers.shape[2] - 1)
         doubt = 1 / (len(self) + 2)
-        weights = weigh_by_shares(self.truth, shares)
-        weights = weights / weights.square().mean()
-        likelihood = ((1 - doubt) * own + doubt * others) @ weights
+        weights = weigh_by_shares(self.truth, self.shares)
+        likelihood = ((1 - doubt) * own + doubt * others) @ weights * self._information(weights)
         return float(EXPONENTS[(likelihood + log_prior()).argmax()])
+
+    def _information(self, weights: Tensor) -> float:
+        """Number of examples of equal weight that say as much, relative to that of all."""
+        return 1 / float(weights.square().mean())
 
 
 def choose_usable(given: Sequence[bool], n_sup: int) -> Tensor:
@@ -117,9 +124,13 @@ def choose_usable(given: Sequence[bool], n_sup: int) -> Tensor:
 
 
 def hold_out(
-    method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, n_way: int, usable: Tensor
+    method: Method, z_sup: Tensor, y_sup: Tensor, z_qry: Tensor, shares: Tensor, usable: Tensor
 ) -> HeldOut:
-    """Hold out once every usable example, except the only one of a class."""
+    """Hold out once every usable example, except the only one of a class.
+
+    ``shares`` are those of the classes among the images, shape ``(class,)``.
+    """
+    n_way = len(shares)
     turn = _assign_turns(y_sup, n_way).masked_fill_(~usable, -1)
     some = torch.randperm(len(z_qry), generator=torch.Generator().manual_seed(0))[:_IMAGES]
 
@@ -136,10 +147,10 @@ def hold_out(
     turns = turn[turn >= 0].unique().tolist()
     if not turns:
         nothing = torch.empty(0, dtype=torch.int64)
-        return HeldOut(nothing, nothing, torch.empty(0, n_way))
+        return HeldOut(nothing, nothing, torch.empty(0, n_way), shares)
     rows, probabilities = zip(*map_chunks(solve_turn, turns, torch.get_num_threads()), strict=True)
     which = torch.cat(rows)
-    return HeldOut(which, y_sup[which], torch.cat(probabilities))
+    return HeldOut(which, y_sup[which], torch.cat(probabilities), shares)
 
 
 def weigh_by_shares(truth: Tensor, shares: Tensor) -> Tensor:

@@ -241,11 +241,12 @@ def decide_labels(
     solution = solve_with_retry(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} did not stay finite; check its settings.")
-    held_out = hold_out(method, z_sup, y_sup, z_qry, len(classes), usable)
+    shares = solution.probabilities[0].mean(0).cpu()
+    held_out = hold_out(method, z_sup, y_sup, z_qry, shares, usable)
     scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
     cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
     classifier = _make_classifier(
-        request, method, tasks, solution, held_out, cutoff, classes, provenance, base
+        request, method, tasks, solution, held_out.exponent(), cutoff, classes, provenance, base
     )
     probabilities = _fill_rows(asked, calibrate(solution.probabilities[0], classifier.exponent))
     for i in (encoded.readable & is_given).nonzero().flatten().tolist():
@@ -288,7 +289,7 @@ def _make_classifier(
     method: Method,
     tasks: TaskBatch,
     solution: Solution,
-    held_out: HeldOut,
+    exponent: float,
     cutoff: float,
     classes: tuple[str, ...],
     provenance: Mapping[str, str],
@@ -304,7 +305,7 @@ def _make_classifier(
         method=request.method,
         settings=dict(method.solver.settings()),
         temperature=float(solution.temperatures[0]),
-        exponent=held_out.exponent(solution.probabilities[0].mean(0)),
+        exponent=exponent,
         threshold=request.threshold,
         reject_outliers=request.reject_outliers,
         outlier_cutoff=cutoff,

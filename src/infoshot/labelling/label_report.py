@@ -94,16 +94,17 @@ def _trust(decision: Decision) -> list[Part]:
     estimate = held.estimate()
     if estimate is not None:
         sentences.append(
-            f"Each of {len(held)} examples was held out once and labelled like a photo: "
-            f"{estimate.accuracy:.0%} were correct (95% interval {estimate.low:.0%} to "
-            f"{estimate.high:.0%}). Each was labelled with fewer examples than the photos, so the "
-            "estimate is cautious, more so with few examples. It applies to photos that belong to "
-            "one of the classes. infoshot review or infoshot audit draws photos to check by hand."
+            f"Estimated accuracy: {estimate.accuracy:.0%} (95% interval {estimate.low:.0%} to "
+            f"{estimate.high:.0%}). Each of {len(held)} examples was held out once and labelled "
+            "like a photo, and counts by the share of its class among the photos. Each was "
+            "labelled with fewer examples than the photos, so the estimate is cautious, more so "
+            "with few examples. It applies to photos that belong to one of the classes. infoshot "
+            "review or infoshot audit draws photos to check by hand."
         )
     else:
         sentences.append("No example can be held out to estimate the accuracy: too few are given.")
     sentences.append(
-        f"Confidences are calibrated on the held-out examples. {_IN_TESTS} 5 points (five each)."
+        f"Confidences are calibrated on the held-out examples. {_IN_TESTS} 4 points (five each)."
         if held.enough
         else "Confidences come from the method and are not calibrated on your examples. With "
         f"tim-auto: {_IN_TESTS} 9 points (one example per class) or 4 points (five or more)."

@@ -207,13 +207,13 @@ def _forecast_first(assessment: Assessment, promise: Promise) -> list[str]:
     if promise.more is None and estimate and estimate.accuracy <= assessment.goal:
         return [
             first,
-            f"{_percent_below(estimate.accuracy)} of the held-out examples were classified "
-            f"correctly, which is not above the goal of {goal}: review some photos first.",
+            f"The held-out examples suggest an accuracy of {_percent_below(estimate.accuracy)}, "
+            f"which is not above the goal of {goal}: review some photos first.",
         ]
     if promise.more is None:
         return [first, f"The goal of {goal} takes an answer for nearly every photo."]
     rate = (
-        f"at the error rate of the held-out examples ({_percent(1 - estimate.accuracy)})"
+        f"at the error rate that the held-out examples suggest ({_percent(1 - estimate.accuracy)})"
         if estimate
         else "if all labels are correct"
     )
