@@ -18,7 +18,7 @@ from infoshot import (
 )
 from infoshot.benchmark.cell import Protocol, score_cell
 from infoshot.core.types import BaseStatistics
-from infoshot.features import choose_preparation, prepare
+from infoshot.features import choose_preparation, prepare, unit_length
 from infoshot.features.base_classes import add_base_statistics, measure_scatter
 from infoshot.features.normalize import base_statistics, find_statistics, whiten
 from infoshot.metrics import accuracy
@@ -177,3 +177,19 @@ def test_solving_by_hand_gives_the_same(embedded):
     by_hand = accuracy(solve(METHODS["tim-auto"].solver, tasks).probabilities, labels)
     protocol = Protocol(spec=TaskSpec(n_shot=5), n_tasks=20)
     torch.testing.assert_close(score_cell(embedded, METHODS["tim-auto"], protocol)[1], by_hand)
+
+
+@pytest.mark.parametrize("kept", ["file", "package"])
+def test_features_that_were_scaled_are_not_whitened(embedded, kept):
+    """They are on one side of the base mean of features as the network gives them."""
+    scaled = dataclasses.replace(embedded, features=unit_length(embedded.features))
+    if kept == "file":
+        base = base_statistics(embedded)
+        scaled = dataclasses.replace(
+            scaled, base_mean=base.mean, base_scatter=base.scatter, provenance={}
+        )
+    with pytest.warns(UserWarning, match=r"median length of 1, the mean of the base classes has 5"):
+        found = prepare(scaled, "whitened")
+    torch.testing.assert_close(found, prepare(embedded, "l2"))
+    half = dataclasses.replace(embedded, features=embedded.features / 2)
+    assert choose_preparation(half, "whitened") == "whitened"  # images of another kind may be so

@@ -97,7 +97,7 @@ def test_command_and_report_say_what_is_promised(first):
     for text in (result.stdout, report):
         assert sentence + "least 95% correct (with a probability of 9" in text
         assert "judged by 21 held-out examples" in text
-        assert "about 90% of them, or more, contain the right class" in text
+        assert "about 90% of them should contain the right class" in text
     assert "This applies to photos that belong to one of the classes." in report
 
 

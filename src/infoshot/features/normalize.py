@@ -40,6 +40,8 @@ from infoshot.core.types import BaseStatistics, FeatureTable, Preparation
 
 KIND = "base-statistics"  # of the files
 _LENGTH = 0.8  # of whitened features
+_COMPARED = 1024  # rows whose lengths are compared
+_LEAST_RATIO = 0.25  # of their median to that of the base mean, unless rows were scaled
 _SHARE_OF_SCATTER = 0.5
 
 
@@ -196,11 +198,32 @@ def base_statistics(table: FeatureTable) -> BaseStatistics | None:
 
     Returns
     -------
-    The mean and the scatter; ``None`` if one of them is unknown.
+    The mean and the scatter; ``None`` if one of them is unknown, or with a warning if the features
+    were scaled after the network: the statistics are those of features as it gives them.
     """
     if table.base_mean is not None and table.base_scatter is not None:
-        return BaseStatistics(table.base_mean, table.base_scatter)
-    return find_statistics(table.provenance.get("weights_sha256", ""))
+        base = BaseStatistics(table.base_mean, table.base_scatter)
+    elif (found := find_statistics(table.provenance.get("weights_sha256", ""))) is not None:
+        base = found
+    else:
+        return None
+    length, expected = median_length(table.features), float(base.mean.float().norm())
+    if length >= _LEAST_RATIO * expected:
+        return base
+    warnings.warn(
+        f"the features have a median length of {length:.3g}, the mean of the base classes has "
+        f"{expected:.3g}: they were scaled after the network, so they are not whitened. Pass them "
+        "as the network gives them.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return None
+
+
+def median_length(features: Tensor) -> float:
+    """Median length of at most 1,024 rows, evenly spaced."""
+    some = features[:: max(1, len(features) // _COMPARED)]
+    return float(some.float().norm(dim=1).median())
 
 
 @cache

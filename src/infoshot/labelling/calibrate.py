@@ -147,10 +147,10 @@ def hold_out(
     turns = turn[turn >= 0].unique().tolist()
     if not turns:
         nothing = torch.empty(0, dtype=torch.int64)
-        return HeldOut(nothing, nothing, torch.empty(0, n_way), shares)
+        return HeldOut(nothing, nothing, torch.empty(0, n_way), shares.cpu())
     rows, probabilities = zip(*map_chunks(solve_turn, turns, torch.get_num_threads()), strict=True)
     which = torch.cat(rows)
-    return HeldOut(which, y_sup[which], torch.cat(probabilities), shares)
+    return HeldOut(which, y_sup[which], torch.cat(probabilities), shares.cpu())
 
 
 def weigh_by_shares(truth: Tensor, shares: Tensor) -> Tensor:

@@ -241,8 +241,7 @@ def decide_labels(
     solution = solve_with_retry(method.solver, tasks)
     if solution.status[0] == Status.NON_FINITE:
         raise DataError(f"{method.name} did not stay finite; check its settings.")
-    shares = solution.probabilities[0].mean(0).cpu()
-    held_out = hold_out(method, z_sup, y_sup, z_qry, shares, usable)
+    held_out = hold_out(method, z_sup, y_sup, z_qry, solution.probabilities[0].mean(0), usable)
     scores = outlier_scores(z_qry, class_centres(z_sup, y_sup, len(classes)))
     cutoff = outlier_cutoff(z_sup, y_sup, len(classes), usable, scores)
     classifier = _make_classifier(

@@ -95,11 +95,10 @@ def _trust(decision: Decision) -> list[Part]:
     if estimate is not None:
         sentences.append(
             f"Estimated accuracy: {estimate.accuracy:.0%} (95% interval {estimate.low:.0%} to "
-            f"{estimate.high:.0%}). Each of {len(held)} examples was held out once and labelled "
-            "like a photo, and counts by the share of its class among the photos. Each was "
-            "labelled with fewer examples than the photos, so the estimate is cautious, more so "
-            "with few examples. It applies to photos that belong to one of the classes. infoshot "
-            "review or infoshot audit draws photos to check by hand."
+            f"{estimate.high:.0%}). Each of {len(held)} examples was held out once, labelled like "
+            "a photo with fewer examples, and counts by the share of its class among the photos. "
+            "So the estimate is cautious, more so with few examples. It applies to photos of one "
+            "of the classes. infoshot review or infoshot audit draws photos to check by hand."
         )
     else:
         sentences.append("No example can be held out to estimate the accuracy: too few are given.")

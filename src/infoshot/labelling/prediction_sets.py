@@ -103,7 +103,7 @@ class PredictionSets:
             )
         return (
             f"The prediction sets hold {self.mean_size:.2f} classes on average; about {share} of "
-            f"them, or more, contain the right class, judged by {self.evidence.text()}."
+            f"them should contain the right class, judged by {self.evidence.text()}."
         )
 
     def count_sizes(self) -> dict[int, int]:

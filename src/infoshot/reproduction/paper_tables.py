@@ -188,7 +188,13 @@ def paper_table(experiment: str, results: Results, coverage: Coverage) -> PaperT
     systems = [
         group for group in results.systems if any(source.digest in ran for source in group.sources)
     ]
-    groups = tuple(group for group in (*results.groups, *systems) if group.dataset in datasets)
+    settings = {item.cell.setting for item in results.planned if item.cell.experiment == experiment}
+    measured = [
+        group
+        for group in results.groups
+        if any(results.measured(group, setting) for setting in settings)
+    ]
+    groups = tuple(group for group in (*measured, *systems) if group.dataset in datasets)
     missing = {
         (entry.published.setting, entry.published.dataset, entry.published.backbone): entry.status
         for entry in coverage.entries
@@ -326,6 +332,6 @@ def _heading(experiment: str, line: Line) -> tuple[str, str]:
         return f"{kind}, {family}", family
     if experiment == "table4":
         over = "{phi, W}" if line.parameters == WHOLE_NETWORK else f"{{{line.parameters}}}"
-        title = f"{line.name}, {over}, {backbone}"
+        title = ", ".join(filter(None, (line.name, over, backbone, line.recipe)))
         return title, title
     return "", ""

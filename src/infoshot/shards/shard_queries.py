@@ -77,7 +77,8 @@ def check_lengths(task: ShardTask) -> None:
         raise DataError(
             f"{task.shards[0].path}: the median length of rows of the shards is {length:.3g}, that "
             f"of the support {task.support.length:.3g}; features that are whitened must be as one "
-            "encoder gives them, in both."
+            "encoder gives them, in both. If those of the shards were scaled to unit length, scale "
+            "the support too: then nothing is whitened."
         )
 
 

@@ -11,7 +11,7 @@ from infoshot.core.places import Place
 from infoshot.core.tensor_file import digest_tensors
 from infoshot.core.types import BaseStatistics, Preparation
 from infoshot.features import choose_preparation, prepare, read_features
-from infoshot.features.normalize import Whitening, base_statistics
+from infoshot.features.normalize import Whitening, base_statistics, median_length
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,5 @@ def read_support(
         z = prepare(table, preparation)[labelled].float()
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    length = float(table.features[labelled].float().norm(dim=1).median())
     base = base_statistics(table) if preparation == "whitened" else None
-    return Support(z, y, names, base, length)
+    return Support(z, y, names, base, median_length(table.features[labelled]))
