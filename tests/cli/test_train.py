@@ -139,7 +139,7 @@ def test_every_setting_can_be_given(root, tmp_path):
               "drops": "[0.5]", "drop_factor": ".5", "momentum": "0.8", "nesterov": "true",
               "weight_decay": "5e-4", "train_crop": "64", "label_smoothing": "0",
               "crop_area": "0.2", "crop_aspect": "0.5,2", "jitter": "0", "flip": "False",
-              "val_tasks": "3", "rotation_weight": "0.5", "mixup": "2",
+              "val_tasks": "3", "rotation_weight": "0.5", "mixup": "2", "mixup_start": "0.25",
               "distillation_weight": "0.25", "distillation_temperature": "2", "seed": "2",
               "classifier": "cosine", "classifier_scale": "30", "classifier_scaling": "fixed",
               "margin": "-0.02"}  # fmt: skip
@@ -154,6 +154,7 @@ def test_every_setting_can_be_given(root, tmp_path):
         "train_crop": 64, "label_smoothing": 0, "crop_area": 0.2, "crop_aspect": [0.5, 2],
         "jitter": 0,
         "flip": False, "val_tasks": 3, "seed": 2, "rotation_weight": 0.5, "mixup": 2,
+        "mixup_start": 0.25,
         "distillation_weight": 0.25, "distillation_temperature": 2, "classifier": "cosine",
         "classifier_scale": 30, "classifier_scaling": "fixed", "margin": -0.02,
     }  # fmt: skip
