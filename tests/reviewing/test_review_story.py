@@ -351,6 +351,19 @@ def test_answers_wait_for_the_server(reader, run):  # noqa: F811
         page.get_by_text("All answers are saved.").wait_for()
 
 
+def test_a_review_ends_also_if_the_connection_is_lost_meanwhile(reader, run, url):  # noqa: F811
+    page = reader().open(url, without_events=True)
+    page.get_by_role("button", name="Finish").click()
+    page.get_by_role("button", name="Write the files").click()
+    wait_for(page, lambda: "statement" in read_review(run), SECONDS)
+    page.unroute("**/api/events*")
+    page.locator(".finish-sentence").wait_for()
+
+
+def read_review(run):
+    return json.loads((run / "run.json").read_text()).get("review", {})
+
+
 def test_files_that_cannot_be_written_are_named(reader, run, url):  # noqa: F811
     (run / "imagefolder").mkdir()
     (run / "imagefolder" / "mine.txt").write_text("not to be replaced")

@@ -83,12 +83,16 @@ function written(state, boxes) {
   ];
 }
 
-// Resolves when the files are on disk; fails if they cannot be written.
+// Resolves when the files are on disk; fails if they cannot be written. If the connection is lost
+// meanwhile, the event is too, but the state that is loaded after it has the new statement.
 async function write(app, exports) {
   const listening = new AbortController();
   const { signal } = listening;
+  const statement = () => JSON.stringify(app.store.state.finished);
+  const before = statement();
   const ended = new Promise((resolve, reject) => {
     app.live.addEventListener("finished", resolve, { signal });
+    app.store.addEventListener("state", () => statement() !== before && resolve(), { signal });
     const fail = ({ state, error }) => state === "failed" && reject(new Error(error));
     app.live.addEventListener("solve", ({ detail }) => fail(detail), { signal });
   });
