@@ -86,7 +86,7 @@ class HeldOut:
         weights = weigh_by_shares(self.truth, self.shares)
         is_correct = self.probabilities.argmax(-1) == self.truth
         accuracy = min(1.0, float((weights * is_correct).mean()))
-        n_equal = len(self) * self._information(weights)
+        n_equal = len(self) * _information(weights)
         low, high = wilson_interval(accuracy * n_equal, n_equal)
         return Estimate(accuracy, low, high, len(self))
 
@@ -99,12 +99,8 @@ class HeldOut:
         others = (powers.sum(-1) - own) / (powers.shape[2] - 1)
         doubt = 1 / (len(self) + 2)
         weights = weigh_by_shares(self.truth, self.shares)
-        likelihood = ((1 - doubt) * own + doubt * others) @ weights * self._information(weights)
+        likelihood = ((1 - doubt) * own + doubt * others) @ weights * _information(weights)
         return float(EXPONENTS[(likelihood + log_prior()).argmax()])
-
-    def _information(self, weights: Tensor) -> float:
-        """Number of examples of equal weight that say as much, relative to that of all."""
-        return 1 / float(weights.square().mean())
 
 
 def choose_usable(given: Sequence[bool], n_sup: int) -> Tensor:
@@ -170,6 +166,11 @@ def weigh_by_shares(truth: Tensor, shares: Tensor) -> Tensor:
     counts = truth.bincount(minlength=len(shares))
     weights: Tensor = ((shares.double() + _LEAST_SHARE) / counts.clamp_min(1))[truth]
     return weights / weights.mean() if len(weights) else weights
+
+
+def _information(weights: Tensor) -> float:
+    """Return how many examples of equal weight say as much, relative to the number of all."""
+    return 1 / float(weights.square().mean())
 
 
 def calibrate(probabilities: Tensor, exponent: float) -> Tensor:
